@@ -1,0 +1,676 @@
+"""The words of the house as frozen values: what is planned, what was read, what was concluded.
+
+Everything here is plain data that survives a trip through JSON unchanged. This module knows no clock, no file, no framework, and imports
+nothing of ours, so that each room can be understood with this page alone.
+
+Units: names end in their unit (`_ns`, `_s`, `_bytes`, `_cores`). Time stamps `t0_ns`/`t1_ns` are of the monotonic clock
+(`time.perf_counter_ns`) and are comparable within one boot only; `started_at` is UTC wall clock in ISO 8601.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+
+Scalar = str | int | float | bool | None
+
+BENCHMARK_VERSION = "1"
+"""Version of the benchmark definition. Raised whenever a workload, a level or the way of measuring changes what a figure means;
+figures of different versions are never compared without a mark."""
+
+
+def stable_id(prefix: str, content: object) -> str:
+    """Return `prefix-` plus ten hex digits of the SHA-256 of `content` as canonical JSON: the same content has the same id everywhere."""
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return f"{prefix}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+# ---------------------------------------------------------------- reasons and outcomes
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why something is as it is: a code for programs, a sentence for people, the numbers that led to it."""
+
+    code: str
+    text: str
+    numbers: dict[str, Scalar] = field(default_factory=dict)
+
+
+class State(str, Enum):
+    """How a trial or a round ended. Only COMPLETED enters an estimate; TIMED_OUT may bound one."""
+
+    COMPLETED = "completed"
+    INVALID = "invalid"  # it ran, but what ran is not what was asked (or its loss was not finite, its counts fell short)
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    SKIPPED = "skipped"
+    INTERRUPTED = "interrupted"
+    NOT_RUN = "not_run"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A state with its reason; `phase` names where a time-out or a failure struck (spawn, import, build, trace, first, warmup, blocks, once, end)."""
+
+    state: State
+    reason: Reason | None = None
+    phase: str | None = None
+
+
+COMPLETED = Outcome(State.COMPLETED)
+
+
+# ---------------------------------------------------------------- measures
+
+
+class Better(str, Enum):
+    HIGHER = "higher"
+    LOWER = "lower"
+    NEITHER = "neither"
+
+
+class Kind(str, Enum):
+    RATE = "rate"
+    DURATION = "duration"
+    BYTES = "bytes"
+    SHARE = "share"
+    COUNT = "count"
+    FLAG = "flag"
+    DISTANCE = "distance"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """What a number is: its name, unit, which way is better, and its kind (how it is formatted and summed)."""
+
+    name: str
+    unit: str
+    better: Better
+    kind: Kind
+
+
+# ---------------------------------------------------------------- cells and processes
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One level for every factor, a workload, its sizes and a kind of device: the thing that gets measured.
+
+    `levels` maps factor to level (`{"execution": "graph", ...}`); `sizes` holds the rest that the workload is built with (batch, image, ...).
+    """
+
+    workload: str
+    device: str
+    levels: dict[str, str]
+    sizes: dict[str, Scalar]
+
+    @property
+    def id(self) -> str:
+        """A short id from the content alone: equal cells have equal ids on every machine."""
+        return stable_id("cell", asdict(self))
+
+
+class Driver(str, Enum):
+    """What the lead of a trial does."""
+
+    BLOCKS = "blocks"  # timed stretches of steps, on request
+    ONCE = "once"  # one call that answers with readings or a proof
+
+
+class Arrangement(str, Enum):
+    """How the trials of a round share the time."""
+
+    TURNS_OF_BLOCKS = "turns_of_blocks"  # all live together, A B B A block by block (a duet, or more)
+    TURNS_OF_TRIALS = "turns_of_trials"  # A, B, B, A: each alone in a process of its own
+    SOLO = "solo"  # each trial once, alone
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of a crew. `target` is `module:function` of the workload's builder, called with `settings` as keyword arguments.
+
+    `interpreter` None means the parent's own; `env` is laid over the allow-listed environment; `cpus` None means all usable ones;
+    `memory_limit_bytes` is an address-space limit. `runtime` names the module under `harness.measure.runtime` that syncs and reads memory.
+    """
+
+    role: str
+    target: str
+    settings: dict[str, Scalar] = field(default_factory=dict)
+    runtime: str = "tf"
+    interpreter: str | None = None
+    env: dict[str, str] = field(default_factory=dict)
+    cpus: tuple[int, ...] | None = None
+    memory_limit_bytes: int | None = None
+    gpus: tuple[str, ...] | None = None  # UUIDs; None: as the parent sees them, () none
+    rank: int = 0
+
+
+@dataclass(frozen=True)
+class Deadlines:
+    """How long each phase of a worker may take, in seconds, before it is ended and the trial is timed out there."""
+
+    spawn_s: float = 60.0  # until `hello`
+    import_s: float = 120.0
+    build_s: float = 300.0
+    trace_s: float = 300.0
+    first_s: float = 600.0  # tracing by the first call, compilation, autotuning
+    warmup_s: float = 120.0  # one warm-up step; slower than this is a bound on speed, not a rate
+    block_s: float = 120.0
+    once_s: float = 900.0
+    end_s: float = 20.0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A crew of processes that measures one cell. `lead` is the role that speaks for the crew; the others only run beside it.
+
+    `call` is the workload's method for driver ONCE: "outcome" (readings) or "proof" (arrays). `ghost_every` n > 0: in every other block one
+    extra, uncounted step for every n counted ones is run, which slows the trial by a known factor (the positive control).
+    """
+
+    id: str
+    cell: str
+    processes: tuple[Process, ...]
+    lead: str = "lead"
+    driver: Driver = Driver.BLOCKS
+    call: str = "outcome"
+    ghost_every: int = 0
+    deadlines: Deadlines = Deadlines()
+
+
+# ---------------------------------------------------------------- plan
+
+
+class Purpose(str, Enum):
+    """What a contrast is measured for; decides order (controls, proofs, then the rest) and where it is shown."""
+
+    CONTROL = "control"
+    PROOF = "proof"
+    CLAIM = "claim"
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Trials that are measured against one another in rounds of one arrangement.
+
+    Several cases may read the same contrast. `looks` are the numbers of completed rounds after which the cases are judged; the last one is the
+    most that will be run. `quads` is how many accepted quads a round of blocks wants, `block_s` how long one block should last.
+    `absence`: after the quads the last trial is ended and the others go on for two quads (does an idle partner cost anything?).
+    """
+
+    id: str
+    title: str
+    purpose: Purpose
+    trials: tuple[Trial, ...]
+    arrangement: Arrangement
+    looks: tuple[int, ...] = (3, 5, 8, 12)
+    quads: int = 3
+    block_s: float = 0.5
+    absence: bool = False
+    expected_round_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class Round:
+    """One replicate of a contrast, as handed to a session. `attempt` counts repeats of a round whose partner died (at most two)."""
+
+    contrast: str
+    index: int
+    attempt: int
+    trials: tuple[Trial, ...]
+    arrangement: Arrangement
+    seed: int
+    quads: int = 3
+    block_s: float = 0.5
+    absence: bool = False
+
+    @property
+    def id(self) -> str:
+        return f"{self.contrast}/{self.index}.{self.attempt}"
+
+
+class Statistic(str, Enum):
+    """How a trial's readings of one measure become one number per round."""
+
+    TOTAL_RATE = "total_rate"  # all counted work of the accepted blocks / all their time
+    VALUE = "value"  # the one value
+    MEDIAN = "median"
+    MAX = "max"
+
+
+class Scale(str, Enum):
+    LOG = "log"
+    LINEAR = "linear"
+    EXACT = "exact"
+
+
+@dataclass(frozen=True)
+class Term:
+    """`weight` x (what the statistic of `measure` says of `trial` in the rounds of `contrast`); logarithms are taken on the log scale."""
+
+    weight: float
+    contrast: str
+    trial: str
+    measure: str
+    statistic: Statistic = Statistic.TOTAL_RATE
+
+
+@dataclass(frozen=True)
+class Estimand:
+    """A sum of terms plus an offset, on one scale. A ratio is +1 and -1 on the log scale; an efficiency adds an offset of -log N; an
+    interaction is +1 -1 -1 +1. Terms of several contrasts are paired by round index, which is valid because rounds are independent."""
+
+    scale: Scale
+    terms: tuple[Term, ...]
+    offset: float = 0.0
+
+
+class Role(str, Enum):
+    """Whether a case decides something (JUDGED), informs (READING), or states what cannot be otherwise (FACT)."""
+
+    JUDGED = "judged"
+    READING = "reading"
+    FACT = "fact"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One estimand with the band claimed for it, in natural units (a ratio of 2..5 is lo=2, hi=5; None is open).
+
+    `null` is "no effect" (1 for a ratio, 0 for a difference, None where there is none); `margin` and `rounding` belong to the claim and are
+    fixed before the run. `killed_counts_as`: the value that an out-of-memory kill of the treatment stands for, None where it is a failure.
+    `proof` names the treatment's proof contrast: without a passed one the case gets no verdict.
+    """
+
+    id: str
+    title: str
+    role: Role
+    estimand: Estimand
+    lo: float | None = None
+    hi: float | None = None
+    null: float | None = None
+    margin: float = 0.02
+    rounding: float = 0.0
+    killed_counts_as: float | None = None
+    proofs: tuple[str, ...] = ()
+    why_reading: str | None = None  # why a case with a band decides nothing here ("scaled down: 96 px instead of 224")
+    unit: str = ""  # of the estimate, "" for a ratio ("x" in reports)
+    better: Better = Better.HIGHER  # which side of the null is a gain: display only
+
+
+class Decide(str, Enum):
+    ALL = "all"
+    ANY = "any"
+    CASE = "case"
+
+
+@dataclass(frozen=True)
+class Published:
+    """A figure that others published, shown beside ours. `value` is in the words of the source."""
+
+    what: str
+    value: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the list: what is said, by whom, how it is decided, and what of it can be measured here.
+
+    `exact_hardware` names the hardware of the article's own figure; None where the article names none. `carried_over` is true where this
+    machine is another one. `not_testable` gives the reason if no case could be planned; then `cases` is empty.
+    """
+
+    id: str
+    group: str
+    source: str
+    statement: str
+    cases: tuple[Case, ...] = ()
+    decide: Decide = Decide.ALL
+    deciding_case: str | None = None
+    exact_hardware: str | None = None
+    carried_over: bool = False
+    published: tuple[Published, ...] = ()
+    notes: str = ""
+    not_testable: Reason | None = None
+    makes_testable: str | None = None
+
+
+class ControlKind(str, Enum):
+    NEGATIVE = "negative"
+    POSITIVE = "positive"
+    ABSENCE = "absence"
+
+
+@dataclass(frozen=True)
+class Control:
+    """A claim about the instrument, judged in every run. `contrast` is the control duet it is read from."""
+
+    id: str
+    kind: ControlKind
+    contrast: str
+    device: str
+    arrangement: Arrangement
+
+
+@dataclass(frozen=True)
+class Proof:
+    """A comparison of what two arms compute: contrasts of driver ONCE, call "proof". `baseline` and `perturbed` give the measured tolerance.
+
+    `precision` is the treatment's own (fp32, tf32, mixed_float16, ...); in reduced precision only loss and finiteness count.
+    """
+
+    id: str
+    title: str
+    baseline: str
+    perturbed: str
+    treatment: str
+    precision: str
+
+
+@dataclass(frozen=True)
+class Ladder:
+    """Switches added one by one and left out one by one. `rungs` and `leave_one_out` are ids of reading cases; `total` is all off -> all on."""
+
+    id: str
+    title: str
+    rungs: tuple[str, ...]
+    leave_one_out: tuple[str, ...]
+    total: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that is needed to measure and, from the bundle alone, to judge again. `cells` maps cell id to cell."""
+
+    sweep: str
+    alpha: float
+    preliminary: bool
+    seed: int
+    cells: dict[str, Cell]
+    contrasts: tuple[Contrast, ...]
+    claims: tuple[Claim, ...]
+    controls: tuple[Control, ...]
+    proofs: tuple[Proof, ...]
+    ladders: tuple[Ladder, ...] = ()
+    thresholds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Done:
+    """A study has nothing more to ask for, and why."""
+
+    reason: Reason
+
+
+# ---------------------------------------------------------------- what was read
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One number of one trial. A timed block is a reading named "work": `value` units of work in `n` steps between `t0_ns` and `t1_ns`.
+
+    `value` None needs a `reason`. `ghost` counts steps that ran inside the block but are in neither `value` nor `n`. `turn` is the position of a block
+    within its quad (0, 1, 2, ...), `quad` the index of the quad; both None for readings that are no blocks.
+    """
+
+    trial: str
+    name: str
+    value: float | None
+    unit: str
+    reason: str | None = None
+    role: str = "lead"
+    rank: int = 0
+    t0_ns: int | None = None
+    t1_ns: int | None = None
+    n: int | None = None
+    ghost: int = 0
+    quad: int | None = None
+    turn: int | None = None
+    part: str = "main"  # "main", or "absence" for the quads after the partner was ended
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something that a reader of the figures should know about a round; never a reason to drop it silently."""
+
+    code: str
+    text: str
+    numbers: dict[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Quad:
+    """One palindrome of turns (A B B A). Foreign load decides `accepted`, the result never does. Quad 0 is warm-up and never accepted.
+
+    Loads are averages over the quad's blocks, in cores: 0.05 is five per cent of one core. None: could not be read.
+    """
+
+    index: int
+    order: str
+    accepted: bool
+    foreign_cores: float | None = None
+    idle_partner_cores: float | None = None
+    steal_cores: float | None = None
+    throttled_s: float | None = None
+    flags: tuple[str, ...] = ()
+    part: str = "main"
+
+
+@dataclass(frozen=True)
+class TrialRecord:
+    """How one trial of a round went. `asked` and `used` carry the same keys where something was asked for (execution, precision, xla, device,
+    replicas, batch, threads ...); `phases_s` maps phase (spawn, import, build, trace, first, warmup, blocks, end) to seconds.
+
+    `peak_rss_bytes` is the lead's own VmHWM. `log` names the process's log inside the bundle, `proof` the arrays' file.
+    """
+
+    id: str
+    cell: str
+    outcome: Outcome
+    asked: dict[str, Scalar] = field(default_factory=dict)
+    used: dict[str, Scalar] = field(default_factory=dict)
+    phases_s: dict[str, float] = field(default_factory=dict)
+    overlapped_start: bool = False
+    peak_rss_bytes: int | None = None
+    log: str | None = None
+    proof: str | None = None
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One line of records.jsonl: a round as it ended."""
+
+    round: str
+    contrast: str
+    index: int
+    attempt: int
+    arrangement: Arrangement
+    order: str
+    seed: int
+    outcome: Outcome
+    trials: tuple[TrialRecord, ...]
+    readings: tuple[Reading, ...]
+    quads: tuple[Quad, ...]
+    flags: tuple[Flag, ...]
+    started_at: str
+    cost_s: float
+    boot_id: str
+    part: int = 0  # 0 for the first start of a run, 1 after the first resume, ...
+
+    def trial(self, trial: str) -> TrialRecord | None:
+        return next((t for t in self.trials if t.id == trial), None)
+
+
+# ---------------------------------------------------------------- what was concluded
+
+
+class Word(str, Enum):
+    CONFIRMED = "CONFIRMED"
+    EXCEEDED = "EXCEEDED"
+    WEAKER = "WEAKER"
+    REFUTED = "REFUTED"
+    REVERSED = "REVERSED"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NOT_TESTABLE = "NOT TESTABLE"
+    READING = "READING"
+    FACT = "FACT"
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A point and an interval in natural units. `low` may be 0 and `high` None (unbounded) for a bound.
+
+    `method`: t, bound, exact, welch. `rounds` are the per-round values behind it, `looks` the (n, low, high) of each look taken,
+    `spread` the standard deviation of the rounds' effects on the case's scale (None for n < 2), `level` the confidence of the interval.
+    """
+
+    point: float | None
+    low: float
+    high: float | None
+    n: int
+    method: str
+    level: float
+    looks: tuple[tuple[int, float, float], ...] = ()
+    rounds: tuple[float, ...] = ()
+    spread: float | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A word with its reason. `open`: the regions that the interval touches; `more_rounds`: how many more would settle it at today's spread
+    (None: not known, or settled)."""
+
+    word: Word
+    reason: Reason
+    open: tuple[str, ...] = ()
+    more_rounds: int | None = None
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """A trial's level over all completed rounds, for display: total work / total time, phases, peak memory."""
+
+    trial: str
+    cell: str
+    rate: float | None
+    unit: str
+    rounds: int
+    peak_rss_bytes: int | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class CaseResult:
+    case: str
+    title: str
+    estimate: Estimate | None
+    verdict: Verdict
+    arms: tuple[ArmResult, ...] = ()
+    equivalence: str | None = None  # "proven", "not proven: ...", None where nothing is compared
+
+
+@dataclass(frozen=True)
+class ClaimResult:
+    claim: str
+    verdict: Verdict
+    cases: tuple[CaseResult, ...]
+    carried_over: bool = False
+
+
+@dataclass(frozen=True)
+class ControlResult:
+    """`word`: "held", "failed" (exit code 3) or "not shown" (amber). `expected` is the known value."""
+
+    control: str
+    word: str
+    expected: float | None
+    estimate: Estimate | None
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class ProofResult:
+    """`passed` None: could not be carried out. `numbers` hold the differences and the measured tolerances."""
+
+    proof: str
+    passed: bool | None
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class LadderResult:
+    """Whether the rungs' product agrees with the measured total within their intervals. Values are ratios."""
+
+    ladder: str
+    product: float | None
+    product_low: float | None
+    product_high: float | None
+    total: float | None
+    agrees: bool | None
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """All that `judge` has to say of a run; written as verdicts.json."""
+
+    claims: tuple[ClaimResult, ...]
+    controls: tuple[ControlResult, ...]
+    proofs: tuple[ProofResult, ...]
+    ladders: tuple[LadderResult, ...]
+    alpha: float
+    preliminary: bool
+    judged: int
+    expected_wrong: float
+    holm: dict[str, str] = field(default_factory=dict)
+
+
+# ---------------------------------------------------------------- the machine
+
+
+@dataclass(frozen=True)
+class Gpu:
+    index: int
+    name: str
+    uuid: str
+    memory_bytes: int | None
+    compute_capability: float | None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a run was measured on: identity only, no momentary values. `gpu_reason` says why `gpus` is empty."""
+
+    slug: str
+    cpu_model: str
+    cores: int  # usable: affinity and cgroup quota
+    memory_bytes: int
+    gpus: tuple[Gpu, ...]
+    gpu_reason: str | None
+    kernel: str
+    python: str
+    packages: dict[str, str]
+    cpu_flags: tuple[str, ...] = ()
+    container: str | None = None
+    numa_nodes: int | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """manifest.json: everything about a run that is known before its first round."""
+
+    schema_version: int
+    benchmark_version: str
+    created_at: str
+    name: str
+    config: dict[str, object]
+    claims_hash: str
+    fingerprint: str
+    machine: Machine
+    plan: Plan
+    provenance: dict[str, Scalar]  # git commit, dirty, command line
+    dropped_env: tuple[str, ...] = ()  # names only
+    parts: tuple[str, ...] = ()  # started_at of each part
