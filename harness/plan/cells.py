@@ -1,0 +1,107 @@
+"""From factors and levels to cells and processes: what one arm of a comparison is, exactly.
+
+Knows factors, levels and sizes; knows no claim.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from harness.errors import ConfigError
+from harness.model import Cell, Driver, Machine, Process, Reason, Round, Scalar, Trial
+from harness.plan.scope import missing
+from harness.plan.specs import Factor, Level, WorkloadSpec
+
+
+@dataclass(frozen=True)
+class Bench:
+    """All that stays the same while a plan is made: the machine, the device measured, the factors, the workloads, and the baseline level of each factor."""
+
+    machine: Machine
+    device: str
+    factors: dict[str, Factor]
+    workloads: dict[str, WorkloadSpec]
+    baseline: dict[str, str]
+    gpus: int = 1
+
+
+def level(bench: Bench, factor: str, name: str, where: str) -> Level:
+    """Return a level by factor and name. Raises ConfigError with what is known, and the nearest name, where it does not exist."""
+    if factor not in bench.factors:
+        raise ConfigError(f"{where}: there is no factor {factor!r}{_near(factor, list(bench.factors))}; known: {', '.join(bench.factors)}")
+    levels = bench.factors[factor].levels
+    if name not in levels:
+        raise ConfigError(f"{where}: factor {factor} has no level {name!r}{_near(name, list(levels))}; known: {', '.join(levels)}")
+    return levels[name]
+
+
+def _near(word: str, known: list[str]) -> str:
+    close = get_close_matches(word, known, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def contradiction(bench: Bench, levels: dict[str, str]) -> str | None:
+    """Return the pair of levels that cannot go together as "a=x with b=y", or None."""
+    for factor, name in levels.items():
+        for other, banned in bench.factors[factor].levels[name].excludes.items():
+            if levels.get(other) in banned:
+                return f"{factor}={name} with {other}={levels[other]}"
+    return None
+
+
+def unmet(bench: Bench, levels: dict[str, str]) -> Reason | None:
+    """Return why this machine, or the suite as built, has not all of these levels; None where it has."""
+    for factor, name in levels.items():
+        chosen = bench.factors[factor].levels[name]
+        if chosen.not_built:
+            return Reason("not_built", f"{factor}={name} is not built yet: {chosen.not_built}", {"level": name})
+        lacking = missing(chosen.needs, bench.machine, bench.device)
+        if lacking:
+            return Reason(lacking.code, f"{factor}={name} {lacking.text}", lacking.numbers)
+    return None
+
+
+def make_cell(bench: Bench, workload: str, levels: dict[str, str], sizes: dict[str, Scalar], where: str) -> Cell:
+    """Return the cell of `workload` with the baseline's levels and default sizes, overlaid with `levels` and `sizes`.
+
+    Raises ConfigError for an unknown workload, factor or level, or for levels that contradict one another.
+    """
+    if workload not in bench.workloads:
+        raise ConfigError(f"{where}: there is no workload {workload!r}{_near(workload, list(bench.workloads))}; known: {', '.join(bench.workloads)}")
+    merged = {**bench.baseline, **levels}
+    for factor, name in merged.items():
+        level(bench, factor, name, where)
+    clash = contradiction(bench, merged)
+    if clash:
+        raise ConfigError(f"{where}: {clash} contradict each other; change one of them")
+    default = bench.workloads[workload].sizes.get(bench.device, {})
+    return Cell(workload, bench.device, dict(sorted(merged.items())), {**default, **sizes})
+
+
+def make_trial(bench: Bench, cell: Cell, driver: Driver, call: str = "outcome", name: str | None = None, ghost_every: int = 0) -> Trial:
+    """Return the trial that measures `cell`: one process, with the levels' own settings and environment laid over the cell's.
+
+    Paths of this machine (a level's interpreter, the data folder) are left out: a plan is written into the bundle. `localise` adds them.
+    """
+    workload = bench.workloads[cell.workload]
+    settings: dict[str, Scalar] = {**cell.sizes, **cell.levels, "device": cell.device}
+    env: dict[str, str] = {}
+    for factor, chosen in cell.levels.items():
+        settings |= bench.factors[factor].levels[chosen].settings
+        env |= bench.factors[factor].levels[chosen].env
+    gpus = tuple(gpu.uuid for gpu in bench.machine.gpus[: bench.gpus]) if cell.device == "gpu" else ()
+    process = Process("lead", workload.target, settings, workload.runtime, env=env, gpus=gpus)
+    return Trial(name or cell.id, cell.id, (process,), driver=driver, call=call, ghost_every=ghost_every)
+
+
+def localise(round_: Round, cells: dict[str, Cell], factors: dict[str, Factor], extra: dict[str, Scalar]) -> Round:
+    """Return the round with what belongs to this machine alone: each level's interpreter, and `extra` settings such as the data folder."""
+    return replace(round_, trials=tuple(_localised(trial, cells[trial.cell], factors, extra) for trial in round_.trials))
+
+
+def _localised(trial: Trial, cell: Cell, factors: dict[str, Factor], extra: dict[str, Scalar]) -> Trial:
+    named = [factors[factor].levels[name].interpreter for factor, name in cell.levels.items() if factor in factors]
+    interpreter = next((path for path in named if path), None)
+    processes = (replace(p, interpreter=interpreter or p.interpreter, settings={**extra, **p.settings}) for p in trial.processes)
+    return replace(trial, processes=tuple(processes))

@@ -1,0 +1,53 @@
+"""Does a machine meet what a claim, a case or a level needs? Answers with a reason for people, never with a bare no."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+from harness.model import Machine, Reason
+from harness.plan.specs import Needs
+
+
+def missing(needs: Needs, machine: Machine, device: str) -> Reason | None:
+    """Return why `machine` does not meet `needs` when measuring on `device` ("cpu" or "gpu"), or None where it does."""
+    if needs.device == "gpu" and device != "gpu":
+        why = "measured on the CPU by choice" if machine.gpus else (machine.gpu_reason or "no GPU was found")
+        return Reason("needs_gpu", f"needs a GPU: {why}", {"gpus": len(machine.gpus)})
+    if needs.device == "cpu" and device != "cpu":
+        return Reason("needs_cpu", "is about the CPU, and this run measures on the GPU")
+    found = machine.gpus[0].compute_capability if machine.gpus and device == "gpu" else None
+    for bound, fails, text in (
+        (needs.compute_capability, lambda cc, want: cc < want, "needs a GPU of compute capability {want} or newer"),
+        (needs.compute_capability_below, lambda cc, want: cc >= want, "needs a GPU of compute capability below {want}"),
+    ):
+        if bound is not None and (found is None or fails(found, bound)):
+            have = "no GPU is measured" if found is None else f"this one has {found}"
+            return Reason("needs_compute_capability", f"{text.format(want=bound)}: {have}", {"asked": bound, "found": found})
+    return _missing_counts(needs, machine, device)
+
+
+def _missing_counts(needs: Needs, machine: Machine, device: str) -> Reason | None:
+    gpus = len(machine.gpus) if device == "gpu" else 0
+    if needs.gpus is not None and gpus < needs.gpus:
+        return Reason("needs_gpus", f"needs {needs.gpus} GPUs: {gpus} found", {"asked": needs.gpus, "found": gpus})
+    if needs.cores is not None and machine.cores < needs.cores:
+        return Reason("needs_cores", f"needs {needs.cores} usable cores: {machine.cores} found", {"asked": needs.cores, "found": machine.cores})
+    if needs.platform is not None and not sys.platform.startswith(needs.platform):
+        return Reason("needs_platform", f"needs {needs.platform}: this is {sys.platform}")
+    if needs.package is not None and importlib.util.find_spec(needs.package) is None:
+        return Reason("needs_package", f"needs the package {needs.package}, which is not installed")
+    return None
+
+
+def on_exact_hardware(exact: dict[str, object] | None, machine: Machine, device: str) -> bool:
+    """Is this the hardware of the article's own figure? Names are matched as parts of the device's name, without regard to case."""
+    if exact is None:
+        return True
+    names = {"gpu": machine.gpus[0].name if machine.gpus and device == "gpu" else "", "cpu": machine.cpu_model}
+    for key, want in exact.items():
+        if key == "gpus" and (device != "gpu" or len(machine.gpus) < int(str(want))):
+            return False
+        if key in names and str(want).lower() not in names[key].lower():
+            return False
+    return True

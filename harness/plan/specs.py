@@ -1,0 +1,193 @@
+"""What people write under conf/: claims, factors, workloads, sweeps, ladders, as strict typed values.
+
+The text of a file becomes one of these or a `ConfigError` that names the file, the place in it and the value. Nothing here knows the machine.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+from harness.errors import ConfigError
+from harness.model import Arrangement, Better, Decide, Driver, Published, Role, Scalar, Scale, Statistic
+
+
+class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A value whose every field is known by name; a misspelt one is refused."""
+
+
+class Needs(Strict):
+    """What a machine must have. All that are given must hold."""
+
+    device: str | None = None
+    compute_capability: float | None = None
+    compute_capability_below: float | None = None
+    gpus: int | None = None
+    cores: int | None = None
+    package: str | None = None
+    platform: str | None = None
+
+
+class Level(Strict):
+    """One position of a switch; see the head of conf/factors.yaml."""
+
+    needs: Needs = Needs()
+    excludes: dict[str, list[str]] = {}
+    settings: dict[str, Scalar] = {}
+    env: dict[str, str] = {}
+    interpreter: str | None = None
+    not_built: str | None = None
+
+
+class Factor(Strict):
+    """A switch: its baseline level and its levels by name."""
+
+    default: str
+    levels: dict[str, Level]
+
+
+class Expected(Strict):
+    """Rough times of a workload, used by the plan until this machine has been measured."""
+
+    start_s: float = 10.0
+    step_s: float = 0.1
+
+
+class WorkloadSpec(Strict):
+    """A thing to measure: where its builder is and the sizes it has by default on each kind of device."""
+
+    name: str
+    target: str
+    runtime: str = "tf"
+    sizes: dict[str, dict[str, Scalar]] = {}
+    expected: dict[str, Expected] = {}
+    proof: dict[str, Scalar] = {}  # sizes in which arms are proven equal, over the default sizes
+
+
+class TermSpec(Strict):
+    weight: float
+    arm: str
+    measure: str
+    statistic: Statistic | None = None
+
+
+class CaseSpec(Strict):
+    """One comparison of a claim, as written; `harness.plan.estimands` says what each `form` becomes."""
+
+    id: str
+    title: str
+    form: str
+    workload: str = "resnet50"
+    role: Role = Role.JUDGED
+    measure: str = "throughput"
+    statistic: Statistic | None = None
+    scale: Scale | None = None
+    levels: dict[str, str] = {}
+    arms: dict[str, dict[str, Any]] = {}
+    over: dict[str, list[int | float]] = {}
+    terms: list[TermSpec] = []
+    driver: Driver = Driver.BLOCKS
+    arrangement: Arrangement | None = None
+    sizes: dict[str, Scalar] = {}
+    scaled: dict[str, dict[str, Scalar]] = {}
+    band: tuple[float | None, float | None] | None = None
+    null: float | None | msgspec.UnsetType = msgspec.UNSET
+    margin: float = 0.02
+    rounding: float = 0.0
+    unit: str = ""
+    better: Better = Better.HIGHER
+    killed_counts_as: float | None = None
+    prove: bool | None = None
+    needs: Needs = Needs()
+    sweeps: list[str] = []
+
+
+class ClaimSpec(Strict):
+    """One row of the list of claims, as written in conf/claims/<id>.yaml."""
+
+    id: str
+    order: int
+    group: str
+    source: str
+    statement: str
+    exact_hardware: dict[str, Scalar] | None = None
+    needs: Needs = Needs()
+    not_built: str | None = None
+    makes_testable: str | None = None
+    decide: Decide = Decide.ALL
+    deciding_case: str | None = None
+    published: list[Published] = []
+    notes: str = ""
+    cases: list[CaseSpec] = []
+
+
+class ControlSpec(Strict):
+    """What the controls are measured with."""
+
+    workload: str = "resnet50"
+    sizes: dict[str, Scalar] = {}
+
+
+class SweepSpec(Strict):
+    """Which cases run, how sure, how long. `tag` picks the cases that name it in their `sweeps`; the tag "full" picks all.
+
+    `sizes`: "article" uses the claims' own sizes, "scaled" the smaller ones of a case where it has them for the device (then a reading).
+    """
+
+    name: str
+    about: str
+    tag: str
+    sizes: str = "article"
+    claims: str | list[str] = "all"
+    alpha: float = 0.01
+    preliminary: bool = False
+    looks: tuple[int, ...] = (3, 5, 8, 12)
+    control_rounds: int = 5
+    control: ControlSpec = ControlSpec()
+    ladder: bool = False
+    budget: str | None = None
+    quads: int = 3
+
+
+class Rung(Strict):
+    """One switch of the ladder: its position when all is off and when all is on."""
+
+    factor: str
+    off: str
+    on: str
+
+
+SpecT = TypeVar("SpecT")
+
+
+def read_yaml(path: Path) -> Any:
+    """Return the content of a YAML file. Raises ConfigError with the file's name and the line where it does not parse."""
+    try:
+        return yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else "?"
+        raise ConfigError(f"conf/{path.parent.name}/{path.name}, line {line}: is no YAML ({error.problem}); mend the file") from error
+    except OSError as error:
+        raise ConfigError(f"conf/{path.parent.name}/{path.name} cannot be read ({error.strerror}); is this a complete clone?") from error
+
+
+def convert(data: object, kind: type[SpecT], where: str) -> SpecT:
+    """Return `data` as a value of `kind`. Raises ConfigError with `where`, the place inside and the value's type."""
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {error}") from error
+
+
+def load_claims(folder: Path) -> list[ClaimSpec]:
+    """Return every claim of a folder in the order of reports. Raises ConfigError for a damaged file, a name that differs from its id, a form or arm unknown."""
+    claims = []
+    for path in sorted(folder.glob("*.yaml")):
+        claim = convert(read_yaml(path), ClaimSpec, f"conf/claims/{path.name}")
+        if claim.id != path.stem:
+            raise ConfigError(f"conf/claims/{path.name}: id is {claim.id!r}, but must be the file's name; rename one of them")
+        claims.append(claim)
+    return sorted(claims, key=lambda claim: (claim.order, claim.id))

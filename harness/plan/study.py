@@ -1,0 +1,176 @@
+"""What to measure next: a pure function of the plan, the records so far and the time left.
+
+A contrast's study asks for rounds until its cases are settled, its looks are spent, or its arms cannot be measured. The schedule over all studies
+runs controls first, then proofs, then every contrast up to its first look, then the open ones look by look: what tells most comes first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from harness.model import Arrangement, Contrast, Done, Plan, Purpose, Reason, Round, RoundRecord, State
+
+ATTEMPTS = 3
+"""A round whose partner died is repeated whole, at most twice."""
+
+MOST_LOST = 1 / 3
+"""A contrast that has lost more than this share of its rounds gets no verdict: it is unstable."""
+
+MEMORY_SHARE = 0.8
+"""Both peaks of a duet must fit into this share of the free memory, else its arms take turns as trials."""
+
+BOUND_ROUNDS = 2
+"""Independent time-outs that make a bound."""
+
+Settled = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a study may know of the world: the free memory in bytes (None: unknown), seconds left (None: no limit), the part of the run (resumes)."""
+
+    free_bytes: int | None = None
+    time_left_s: float | None = None
+    part: int = 0
+
+
+class Ledger:
+    """The records so far, by contrast, with what studies ask again and again. Grows by `add` in constant time."""
+
+    def __init__(self, records: Sequence[RoundRecord] = ()) -> None:
+        self.by_contrast: dict[str, list[RoundRecord]] = {}
+        self.peak_bytes: dict[str, int] = {}
+        self.spent_s = 0.0
+        for record in records:
+            self.add(record)
+
+    def add(self, record: RoundRecord) -> None:
+        self.by_contrast.setdefault(record.contrast, []).append(record)
+        self.spent_s += record.cost_s
+        for trial in record.trials:
+            if trial.peak_rss_bytes:
+                self.peak_bytes[trial.cell] = max(self.peak_bytes.get(trial.cell, 0), trial.peak_rss_bytes)
+
+    def of(self, contrast: str) -> list[RoundRecord]:
+        return self.by_contrast.get(contrast, [])
+
+
+def next_round(contrast: Contrast, ledger: Ledger, settled: Settled, situation: Situation, seed: int) -> Round | Done:
+    """Return the next round of one contrast, or Done with the reason. Pure: the same records give the same answer."""
+    records = ledger.of(contrast.id)
+    if contrast.purpose is Purpose.CONTROL:
+        # Each resumed part tests the instrument anew.
+        records = [record for record in records if record.part == situation.part]
+    ended = _ended(contrast, records)
+    if ended:
+        return Done(ended)
+    arrangement = _arrangement(contrast, records, ledger, situation)
+    mine = [record for record in records if record.arrangement is arrangement]
+    completed = [record for record in mine if record.outcome.state is State.COMPLETED]
+    if len(completed) >= contrast.looks[-1]:
+        return Done(Reason("looks_spent", f"all {contrast.looks[-1]} rounds are done", {"rounds": len(completed)}))
+    if len(completed) in contrast.looks and settled(contrast.id):
+        return Done(Reason("settled", f"settled after {len(completed)} rounds", {"rounds": len(completed)}))
+    index, attempt = _position(ledger.of(contrast.id), mine)
+    return Round(contrast.id, index, attempt, contrast.trials, arrangement, _seed(seed, contrast.id, index), contrast.quads, contrast.block_s, contrast.absence)
+
+
+def _seed(seed: int, contrast: str, index: int) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}/{contrast}/{index}".encode()).digest()[:4], "big")
+
+
+def _position(everything: list[RoundRecord], mine: list[RoundRecord]) -> tuple[int, int]:
+    """Index and attempt of the next round: a lost round is repeated under its own index, any other opens a new one."""
+    if mine and mine[-1].outcome.state in {State.FAILED, State.INVALID, State.INTERRUPTED}:
+        attempts = [r.attempt for r in everything if r.index == mine[-1].index]
+        if max(attempts) + 1 < ATTEMPTS or mine[-1].outcome.state is State.INTERRUPTED:
+            return mine[-1].index, max(attempts) + 1
+    return max((r.index for r in everything), default=-1) + 1, 0
+
+
+def _ended(contrast: Contrast, records: list[RoundRecord]) -> Reason | None:
+    """Why a contrast cannot go on: bounded by time-outs, refused every time, or unstable."""
+    timed_out = [r for r in records if r.outcome.state is State.TIMED_OUT]
+    lost = [r for r in records if r.outcome.state in {State.FAILED, State.INVALID}]
+    good = [r for r in records if r.outcome.state is State.COMPLETED]
+    if len(timed_out) >= BOUND_ROUNDS:
+        return Reason("bound", "timed out twice: a bound, not a rate", {"rounds": len(timed_out)})
+    if len(lost) >= BOUND_ROUNDS and not good:
+        return lost[-1].outcome.reason or Reason("failed", "failed twice without one completed round")
+    if len(lost) >= ATTEMPTS and len(lost) > MOST_LOST * len(records):
+        return Reason("unstable", f"{len(lost)} of {len(records)} rounds were lost: {contrast.title}", {"lost": len(lost), "rounds": len(records)})
+    return None
+
+
+def _arrangement(contrast: Contrast, records: list[RoundRecord], ledger: Ledger, situation: Situation) -> Arrangement:
+    """Turns of blocks become turns of trials where an idle partner works on, or where the arms do not fit into memory side by side."""
+    if contrast.arrangement is not Arrangement.TURNS_OF_BLOCKS or contrast.purpose is Purpose.CONTROL:
+        return contrast.arrangement
+    if any(record.arrangement is Arrangement.TURNS_OF_TRIALS for record in records):
+        return Arrangement.TURNS_OF_TRIALS
+    if any(flag.code == "idle_partner" for record in records for flag in record.flags):
+        return Arrangement.TURNS_OF_TRIALS
+    peaks = [ledger.peak_bytes.get(trial.cell, 0) for trial in contrast.trials]
+    if situation.free_bytes is not None and sum(peaks) > MEMORY_SHARE * situation.free_bytes:
+        return Arrangement.TURNS_OF_TRIALS
+    return contrast.arrangement
+
+
+# ---------------------------------------------------------------- the schedule over all studies
+
+
+def round_cost_s(contrast: Contrast, ledger: Ledger) -> float:
+    """Return what a round of this contrast costs: the median of those measured, else the plan's estimate."""
+    costs = [record.cost_s for record in ledger.of(contrast.id)]
+    return statistics.median(costs) if costs else contrast.expected_round_s
+
+
+def _stage(contrast: Contrast, done: int) -> tuple[int, int]:
+    """Controls, proofs, first looks, then the looks after."""
+    if contrast.purpose is Purpose.CONTROL:
+        return 0, 0
+    if contrast.purpose is Purpose.PROOF:
+        return 1, 0
+    return 2, sum(done >= look for look in contrast.looks)
+
+
+def next_of_all(plan: Plan, ledger: Ledger, settled: Settled, situation: Situation, closed: dict[str, Reason]) -> Round | Done:
+    """Return the most informative round that still fits into the time left, or Done.
+
+    `closed` holds the contrasts that are done, with their reasons; it is extended here, so that none is asked twice.
+    """
+    too_long: list[str] = []
+    for contrast in sorted((c for c in plan.contrasts if c.id not in closed), key=lambda c: _stage(c, _completed(ledger, c.id))):
+        if situation.time_left_s is not None and round_cost_s(contrast, ledger) > situation.time_left_s:
+            too_long.append(contrast.id)
+            continue
+        answer = next_round(contrast, ledger, settled, situation, plan.seed)
+        if isinstance(answer, Round):
+            return answer
+        closed[contrast.id] = answer.reason
+    if too_long:
+        for name in too_long:
+            closed[name] = Reason("budget", "the budget left no time for another round")
+        return Done(Reason("budget", f"the budget is used up; {len(too_long)} contrasts would have had more rounds", {"contrasts": len(too_long)}))
+    return Done(Reason("complete", "everything planned is done"))
+
+
+def _completed(ledger: Ledger, contrast: str) -> int:
+    return sum(record.outcome.state is State.COMPLETED for record in ledger.of(contrast))
+
+
+def remaining_s(plan: Plan, ledger: Ledger, closed: Mapping[str, Reason]) -> float:
+    """Return roughly how many seconds the open contrasts still need to reach their next look."""
+    total = 0.0
+    for contrast in plan.contrasts:
+        if contrast.id in closed:
+            continue
+        done = _completed(ledger, contrast.id)
+        target = next((look for look in contrast.looks if look > done), contrast.looks[-1])
+        total += max(0, target - done) * round_cost_s(contrast, ledger)
+    return total
+
+
