@@ -1,0 +1,267 @@
+"""One training step of a net, in every combination of the switches: `build(**settings)` is what the instrument calls.
+
+It does the work and says what it really did; it never reads a clock but for the time spent waiting for input, and never syncs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from benchmarks.contract import Tally, Workload
+from benchmarks.models import FusedBatchNormalization, Net, Sizes, make_net
+from benchmarks.optimizers import KerasMomentum, LeanMomentum, make_optimizer
+from benchmarks.sketch import count_sketch, norm, signs
+from harness.errors import ConfigError
+
+EXECUTIONS = ("eager", "graph", "xla")
+POLICIES = {"fp32": "float32", "tf32": "float32", "mixed_float16": "mixed_float16", "mixed_bfloat16": "mixed_bfloat16", "float16": "float16"}
+INPUTS = ("synthetic", "tfdata", "python_loop")
+
+_CALM = 0.2  # gamma of each block's last batch norm in a proof: a net with gamma 1 there is chaotic, rounding alone changes its updates by per cents
+_REMEMBERED_LOSSES = 4096
+
+
+class Training(Workload):
+    """A training step bound to its data. `unit` of work: samples. Attributes may be looked at, not changed."""
+
+    def __init__(self, net: Net, optimizer: KerasMomentum | LeanMomentum, settings: dict[str, Any]) -> None:
+        self.net, self.optimizer, self.settings = net, optimizer, settings
+        self.batch = int(settings["batch"])
+        self._loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        self._synthetic = _synthetic(net, self.batch, int(settings["seed"]))
+        self._batches: Iterator[Any] | None = None
+        self._traced: Any = None
+        self._steps = 0
+        self._losses: deque[Any] = deque(maxlen=_REMEMBERED_LOSSES)
+        execution = settings["execution"]
+        self.function = None if execution == "eager" else tf.function(self.step, jit_compile=execution == "xla")
+        self._call = self.function or self.step
+
+    def step(self, samples: Any, labels: Any) -> Any:
+        """Do one step: forward, backward, update. Returns the loss (scalar, float32) before the update."""
+        variables = self.net.model.trainable_variables
+        with tf.GradientTape() as tape:
+            loss = self._loss_function(labels, self.forward(samples))
+            scaled = self.optimizer.scale_loss(loss)
+        self.optimizer.apply(tape.gradient(scaled, variables))
+        return loss
+
+    def forward(self, samples: Any) -> Any:
+        return self.net.model(samples, training=True)
+
+    # -- the instrument's calls
+
+    def run(self, steps: int) -> Tally:
+        if self.settings["input"] == "synthetic":
+            samples, labels = self._synthetic
+            for _ in range(steps):
+                self._losses.append(self._call(samples, labels))
+            self._steps += steps
+            return Tally(steps, steps * self.batch, "samples")
+        return self._run_on_pipeline(steps)
+
+    def _run_on_pipeline(self, steps: int) -> Tally:
+        batches = self._pipeline()
+        done, waited_ns = 0, 0
+        for _ in range(steps):
+            asked_at = time.perf_counter_ns()
+            batch = next(batches, None)
+            waited_ns += time.perf_counter_ns() - asked_at
+            if batch is None:
+                break
+            self._losses.append(self._call(*batch))
+            done += 1
+        self._steps += done
+        return Tally(done, done * self.batch, "samples", (("input_wait_s", waited_ns / 1e9, "s"),))
+
+    def trace(self) -> None:
+        if self.function is not None:
+            self._traced = self.function.get_concrete_function(*self._synthetic)
+
+    def traces(self) -> int:
+        return 0 if self.function is None else int(self.function.experimental_get_tracing_count())
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "model": self.settings["model"],
+            "execution": "eager" if self.function is None or tf.config.functions_run_eagerly() else ("xla" if self._xla() else "graph"),
+            "xla": self._xla(),
+            "precision": self._precision(),
+            "loss_scaling": self.optimizer.scaled,
+            "optimizer": "lean" if isinstance(self.optimizer, LeanMomentum) else "keras",
+            "batch": self.batch,
+            "input": self.settings["input"],
+            "device": _device(self._synthetic[0], *self.net.model.trainable_variables[:1]),
+            "seed": self.settings["seed"],
+            "parameters": int(sum(int(np.prod(v.shape)) for v in self.net.model.trainable_variables)),
+            **({"batch_norm": _batch_norm(self.net.model)} if self.net.uses_batch_norm else {}),
+            **({"image": self.net.image} if self.net.image else {}),
+            **({"length": self.net.length} if self.net.length else {}),
+        }
+
+    def health(self) -> dict[str, Any]:
+        """The last loss, whether all losses since the last call were finite, and the first step (from 1) where one was not.
+        A loss that is no number is None: it must survive strict JSON."""
+        if not self._losses:
+            return {}
+        losses = np.array([float(loss) for loss in self._losses])
+        bad = np.flatnonzero(~np.isfinite(losses))
+        first = self._steps - len(losses) + 1
+        self._losses = deque([self._losses[-1]], maxlen=_REMEMBERED_LOSSES)
+        return {
+            "loss": float(losses[-1]) if np.isfinite(losses[-1]) else None,
+            "finite": bad.size == 0,
+            "first_non_finite_step": int(first + bad[0]) if bad.size else None,
+        }
+
+    def proof(self) -> dict[str, Any]:
+        """Two steps from a calmed start, on the seeded batch: `loss` (2,), `finite` (), `update_1` and `update_2` (sketches of what each step
+        added to the weights) and `update_norm` (2,). The input level plays no part: pipelines are compared by what they deliver."""
+        variables = self.net.model.trainable_variables
+        for layer in self.net.last_norms:
+            gamma = self.net.model.get_layer(layer).gamma
+            gamma.assign(gamma * tf.cast(_CALM, gamma.dtype))
+        samples, labels = self._synthetic
+        losses, sketches, norms = [], [], []
+        before = [_numbers(v) for v in variables]
+        for _ in range(2):
+            losses.append(float(self._call(samples, labels)))
+            after = [_numbers(v) for v in variables]
+            update = [a - b for a, b in zip(after, before)]
+            sketches.append(count_sketch(update))
+            norms.append(norm(update))
+            before = after
+        finite = bool(np.isfinite(losses).all() and np.isfinite(norms).all())
+        return {
+            "loss": np.array(losses),
+            "finite": np.array(finite),
+            "update_1": sketches[0],
+            "update_2": sketches[1],
+            "update_norm": np.array(norms),
+        }
+
+    # -- what really runs
+
+    def _pipeline(self) -> Iterator[Any]:
+        if self._batches is None:
+            from benchmarks.input import batches
+
+            self._batches = iter(batches(self.settings["input"], **{**self.settings, "image": self.net.image, "classes": self.net.classes}))
+        return self._batches
+
+    def _xla(self) -> bool:
+        if self.function is None:
+            return False
+        if self._traced is None:
+            return self.settings["execution"] == "xla"
+        return bool(self._traced.function_def.attr["_XlaMustCompile"].b)
+
+    def _precision(self) -> str:
+        """The level whose arithmetic the layers really carry out; the level asked for where a proof has its code run in float32."""
+        compute = {layer.compute_dtype for layer in self.net.model.layers if layer.weights}
+        stored = {str(v.dtype) for v in self.net.model.trainable_variables}
+        if self.settings["policy_float32"] and compute == stored == {"float32"}:
+            return str(self.settings["precision"])
+        if compute == {"float32"}:
+            return "tf32" if _tensor_float_32(self._synthetic[0]) else "fp32"
+        if len(compute) > 1 or len(stored) > 1:
+            return f"{'+'.join(sorted(compute))} on {'+'.join(sorted(stored))}"
+        return compute.pop() if compute == stored else f"mixed_{compute.pop()}"
+
+
+def build(**settings: Any) -> Training:
+    """Build the training step that `settings` describe.
+
+    Levels: `execution` eager|graph|xla, `precision` fp32|tf32|mixed_float16|mixed_bfloat16|float16 (tf32 is switched on by the runtime),
+    `batch_norm` keras|fused, `optimizer` keras|lean, `input` synthetic|tfdata|python_loop. Sizes: `model`, `batch`, `image` or `length`,
+    `classes`, `width`, `depth`, `vocabulary`, `seed`, `lr`, `momentum`; input folder: `data_dir`, and what `benchmarks.input` takes.
+    For proofs: `perturb` u multiplies every weight by 1 + u or 1 - u, `policy_float32` runs the precision's code with float32 arithmetic.
+
+    Raises ConfigError for an unknown level, an impossible size or a contradiction.
+    """
+    return make(settings)
+
+
+def make(settings: dict[str, Any], kind: type[Training] = Training) -> Training:
+    """As `build`, with the class of the workload to choose: tests put a spoiled step in its place and see that proofs notice."""
+    settings = {**_DEFAULTS, **{k: v for k, v in settings.items() if v is not None}}
+    _refuse_contradictions(settings)
+    policy = "float32" if settings["policy_float32"] else POLICIES[settings["precision"]]
+    keras.utils.set_random_seed(int(settings["seed"]))
+    kept = keras.mixed_precision.dtype_policy()
+    keras.mixed_precision.set_global_policy(policy)
+    try:
+        sizes = {name: int(settings[name]) for name in ("image", "length", "classes", "width", "depth", "vocabulary") if name in settings}
+        net = make_net(settings["model"], Sizes(**sizes, fused=settings["batch_norm"] == "fused", xla=settings["execution"] == "xla"))
+    finally:
+        keras.mixed_precision.set_global_policy(kept)
+    if settings["input"] != "synthetic" and net.image is None:
+        raise ConfigError(f"input={settings['input']} feeds photographs, but {settings['model']} takes none; use input=synthetic")
+    _perturb(net.model.trainable_variables, float(settings["perturb"]))
+    scaled = settings["precision"] == "mixed_float16"
+    optimizer = make_optimizer(settings["optimizer"], net.model.trainable_variables, float(settings["lr"]), float(settings["momentum"]), scaled)
+    return kind(net, optimizer, settings)
+
+
+_DEFAULTS: dict[str, Any] = {
+    "model": "resnet50", "batch": 32, "seed": 0, "lr": 0.01, "momentum": 0.9, "perturb": 0.0, "policy_float32": False,
+    "execution": "graph", "precision": "fp32", "batch_norm": "keras", "optimizer": "keras", "input": "synthetic",
+}  # fmt: skip
+
+
+def _refuse_contradictions(settings: dict[str, Any]) -> None:
+    for name, levels in (("execution", EXECUTIONS), ("precision", tuple(POLICIES)), ("batch_norm", ("keras", "fused")), ("input", INPUTS)):
+        if settings[name] not in levels:
+            raise ConfigError(f"{name}={settings[name]} is no level; choose one of {', '.join(levels)}")
+    if int(settings["batch"]) < 1:
+        raise ConfigError(f"batch={settings['batch']} is no batch; it must be at least 1")
+    for name in ("xla", "jit_compile"):
+        if name in settings and bool(settings[name]) != (settings["execution"] == "xla"):
+            raise ConfigError(f"execution={settings['execution']} contradicts {name}={settings[name]}: XLA is a level of execution, ask for execution=xla")
+
+
+def _synthetic(net: Net, batch: int, seed: int) -> tuple[Any, Any]:
+    """A seeded batch that lies on the device before the first step. numpy makes it, so that it is the same on every device."""
+    random = np.random.default_rng(seed)
+    gpus = tf.config.list_logical_devices("GPU")
+    with tf.device(gpus[0].name if gpus else "/CPU:0"):
+        samples = tf.identity(net.inputs(random, batch))
+        labels = tf.identity(random.integers(0, net.classes, batch, dtype=np.int64))
+    return samples, labels
+
+
+def _perturb(variables: Any, by: float) -> None:
+    if by:
+        for index, variable in enumerate(variables):
+            value = np.asarray(variable).astype(np.float64)
+            variable.assign((value * (1.0 + by * signs(index, value.shape))).astype(np.asarray(variable).dtype))
+
+
+def _numbers(variable: Any) -> np.ndarray:
+    return np.asarray(variable).astype(np.float64)
+
+
+def _batch_norm(model: keras.Model) -> str:
+    kinds = {"fused" if isinstance(x, FusedBatchNormalization) else "keras" for x in model.layers if isinstance(x, keras.layers.BatchNormalization)}
+    return "+".join(sorted(kinds))
+
+
+def _device(*tensors: Any) -> str:
+    """cpu or gpu, from where tensors and weights really lie; both names where they disagree."""
+    names = {tf.DeviceSpec.from_string(getattr(t, "value", t).device).device_type.lower() for t in tensors}
+    return "+".join(sorted(names))
+
+
+def _tensor_float_32(tensor: Any) -> bool:
+    """Whether float32 matrix products may be rounded: the switch alone does nothing on a CPU or on cards before Ampere."""
+    if not tf.config.experimental.tensor_float_32_execution_enabled() or _device(tensor) != "gpu":
+        return False
+    details = tf.config.experimental.get_device_details(tf.config.get_visible_devices("GPU")[0])
+    return tuple(details.get("compute_capability", (0, 0))) >= (8, 0)
