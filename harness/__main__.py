@@ -1,0 +1,150 @@
+"""python -m harness: plan, measure, judge, report. With no argument it lists the sweeps and runs nothing."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from harness.errors import ConfigError, HarnessError
+
+if TYPE_CHECKING:
+    from harness.config import Settings
+    from harness.model import Machine, Manifest, Plan
+    from harness.store import Bundle
+
+USAGE = """\
+usage: python -m harness +sweep=NAME [key=value ...]
+
+  python -m harness +sweep=full                 judge every claim that this machine can show
+  python -m harness +sweep=full budget=45m      ... within 45 minutes, the most informative rounds first
+  python -m harness +sweep=full plan=true       what would run, how long, what cannot be tested and why
+  python -m harness +sweep=full resume=RUN      go on after a crash or Ctrl-C
+  python -m harness +sweep=training only=[graph-speedup] workload.batch=32
+  python -m harness.report RUN                  rebuild a report; python -m harness.judge RUN judges again
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Carry out a command line and return its exit code (0, 1, 2, 3 or 130; see README.md)."""
+    from harness.config import list_sweeps, read_settings  # noqa: PLC0415 - Hydra is slow to import
+
+    if not arguments or set(arguments) & {"-h", "--help"}:
+        lines = [f"  {sweep.name:<10} {sweep.about}" for sweep in list_sweeps()]
+        print(USAGE, "sweeps:", *lines, sep="\n")  # noqa: T201 - the answer of the command
+        return 0
+    settings = read_settings(arguments)
+    from harness.measure.machine import read_machine  # noqa: PLC0415
+
+    machine = read_machine(settings.machine_name)
+    if settings.resume is not None:
+        return _resume(settings, machine)
+    plan = _plan(settings, machine)
+    if settings.plan_only:
+        from harness.plan.outlook import outlook, overhead_rows, total_seconds  # noqa: PLC0415
+        from harness.progress import print_plan  # noqa: PLC0415
+
+        print_plan(plan, outlook(plan), overhead_rows(plan), total_seconds(plan), settings.budget_s)
+        return 0
+    from harness.store import Bundle  # noqa: PLC0415
+
+    bundle = Bundle.create(settings.results_dir, _manifest(settings, machine, plan))
+    return _carry_out(settings, machine, plan, bundle, part=0)
+
+
+def _plan(settings: Settings, machine: Machine) -> Plan:
+    from harness.config import make_bench, to_plan  # noqa: PLC0415
+
+    return to_plan(settings, make_bench(settings, machine))
+
+
+def _fingerprint(machine: Machine) -> str:
+    """Identity of machine and software, without the name in reports: what a resumed run must share with its first part."""
+    from dataclasses import asdict  # noqa: PLC0415
+
+    from harness.model import BENCHMARK_VERSION, stable_id  # noqa: PLC0415
+
+    return stable_id("machine", {**asdict(machine), "slug": "", "benchmark": BENCHMARK_VERSION})
+
+
+def _manifest(settings: Settings, machine: Machine, plan: Plan) -> Manifest:
+    from harness.config import claims_hash  # noqa: PLC0415
+    from harness.measure.process import dropped_names  # noqa: PLC0415
+    from harness.measure.provenance import read_provenance  # noqa: PLC0415
+    from harness.model import BENCHMARK_VERSION, Manifest  # noqa: PLC0415
+    from harness.store import SCHEMA_VERSION  # noqa: PLC0415
+
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    return Manifest(
+        schema_version=SCHEMA_VERSION,
+        benchmark_version=BENCHMARK_VERSION,
+        created_at=now,
+        name=machine.slug,
+        config=settings.resolved,
+        claims_hash=claims_hash(settings),
+        fingerprint=_fingerprint(machine),
+        machine=machine,
+        plan=plan,
+        provenance=read_provenance(settings.overrides),
+        dropped_env=dropped_names(),
+        parts=(now,),
+    )
+
+
+def _resume(settings: Settings, machine: Machine) -> int:
+    """Go on with a bundle. Refused where machine, software, claims or plan are not those of its first part."""
+    from dataclasses import replace  # noqa: PLC0415
+
+    from harness.config import claims_hash  # noqa: PLC0415
+    from harness.measure.orphans import end_orphans  # noqa: PLC0415
+    from harness.store import Bundle  # noqa: PLC0415
+
+    bundle = Bundle.open(str(settings.resume), settings.results_dir)
+    manifest = bundle.manifest
+    if manifest.fingerprint != _fingerprint(machine):
+        raise ConfigError(f"resume={settings.resume}: was measured on another machine or with other software ({manifest.machine.slug}); start a new run")
+    if manifest.claims_hash != claims_hash(settings):
+        raise ConfigError(f"resume={settings.resume}: conf/claims/ has changed since this run began; start a new run")
+    if settings.sweep is not None and _plan(settings, machine) != manifest.plan:
+        raise ConfigError(f"resume={settings.resume}: was planned otherwise (sweep {manifest.plan.sweep}); give the same keys, or resume={settings.resume} alone")
+    end_orphans(bundle.live)
+    part = len(manifest.parts)
+    bundle.rewrite_manifest(replace(manifest, parts=(*manifest.parts, datetime.now(timezone.utc).isoformat(timespec="seconds"))))
+    return _carry_out(settings, machine, manifest.plan, bundle, part)
+
+
+def _carry_out(settings: Settings, machine: Machine, plan: Plan, bundle: Bundle, part: int) -> int:
+    from harness.config import ROOT  # noqa: PLC0415
+    from harness.measure.lock import machine_lock  # noqa: PLC0415
+    from harness.progress import Display  # noqa: PLC0415
+    from harness.report import render  # noqa: PLC0415
+    from harness.run import Local, carry_out, conclude, exit_code, stop_on_signals  # noqa: PLC0415
+
+    local = Local(settings.factors, {"data_dir": str(settings.data_dir)}, (ROOT,))
+    with Display(settings.verbosity) as display, stop_on_signals() as stop:
+        display.plan(plan, bundle.path.name, machine.slug)
+        with machine_lock(tell=display.note, stop=stop):
+            ended = carry_out(plan, bundle, local, display, stop, budget_s=settings.budget_s, part=part)
+        verdicts = conclude(plan, bundle)
+        records = bundle.records()
+        for name, data in render(bundle.manifest, records, verdicts, bundle.notes).items():
+            bundle.write_bytes(name, data)
+        display.verdicts(verdicts, ended.reason, bundle.path)
+    return exit_code(plan, records, verdicts, ended)
+
+
+def run() -> int:
+    """Entry point: turns an error for people into one line on stderr and its exit code."""
+    try:
+        return main(sys.argv[1:])
+    except HarnessError as error:
+        print(f"speedproof: {error}", file=sys.stderr)  # noqa: T201 - the answer of the command
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("speedproof: interrupted; what had finished is kept", file=sys.stderr)  # noqa: T201
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(run())

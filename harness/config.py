@@ -1,0 +1,333 @@
+"""The typed keys of the command line and of conf/, and the way from them to a plan. The only module that knows Hydra.
+
+Every refusal names the override as it was typed, and happens before anything is written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, Optional
+
+from harness.errors import ConfigError
+from harness.model import Machine, Plan, Scalar, stable_id
+from harness.plan.build import Request, make_plan
+from harness.plan.cells import Bench, contradiction, level, unmet
+from harness.plan.specs import ClaimSpec, Factor, Rung, SweepSpec, WorkloadSpec, convert, load_claims, read_yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+CONF = ROOT / "conf"
+
+# Hydra reads these annotations at run time and knows neither Literal nor X | None on every version that it supports.
+
+
+class DeviceKind(Enum):
+    auto = "auto"
+    cpu = "cpu"
+    gpu = "gpu"
+
+
+class Verbosity(Enum):
+    quiet = "quiet"
+    normal = "normal"
+    debug = "debug"
+
+
+@dataclass
+class DevicesKeys:
+    kind: DeviceKind = DeviceKind.auto
+    count: Optional[int] = None  # noqa: UP045
+
+
+@dataclass
+class WorkloadKeys:
+    name: str = "resnet50"
+    target: str = ""
+    runtime: str = "tf"
+    sizes: dict[str, Any] = field(default_factory=dict)
+    expected: dict[str, Any] = field(default_factory=dict)
+    proof: dict[str, Any] = field(default_factory=dict)
+    batch: Optional[int] = None  # noqa: UP045
+    image: Optional[int] = None  # noqa: UP045
+    length: Optional[int] = None  # noqa: UP045
+
+
+@dataclass
+class LauncherKeys:
+    kind: str = "local"
+
+
+@dataclass
+class DataKeys:
+    dir: str = "data"
+
+
+@dataclass
+class MachineKeys:
+    name: Optional[str] = None  # noqa: UP045
+
+
+SIZE_KEYS = ("batch", "image", "length")
+"""Keys of `workload.` that override a size of the standard workload."""
+
+
+def _schema(factors: dict[str, Factor]) -> type:
+    """Return the class of the whole configuration. The switches come from conf/factors.yaml, so that a new factor is one entry there."""
+    switch = make_dataclass("SwitchKeys", [(name, Optional[str], field(default=None)) for name in factors])
+    keys: list[tuple[str, Any, Any]] = [
+        ("sweep", dict[str, Any], field(default_factory=dict)),
+        ("workload", WorkloadKeys, field(default_factory=WorkloadKeys)),
+        ("launcher", LauncherKeys, field(default_factory=LauncherKeys)),
+        ("switch", switch, field(default_factory=switch)),
+        ("devices", DevicesKeys, field(default_factory=DevicesKeys)),
+        ("data", DataKeys, field(default_factory=DataKeys)),
+        ("machine", MachineKeys, field(default_factory=MachineKeys)),
+        ("only", list[str], field(default_factory=list)),
+        ("budget", Optional[str], field(default=None)),
+        ("alpha", Optional[float], field(default=None)),
+        ("seed", int, field(default=0)),
+        ("plan", bool, field(default=False)),
+        ("resume", Optional[str], field(default=None)),
+        ("results_dir", str, field(default="results")),
+        ("verbosity", Verbosity, field(default=Verbosity.normal)),
+    ]
+    return make_dataclass("Keys", keys)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The command line, understood: what was asked for, with every file of conf/ that it needs already read."""
+
+    overrides: tuple[str, ...]
+    sweep: SweepSpec | None
+    workload: WorkloadSpec
+    workloads: dict[str, WorkloadSpec]
+    factors: dict[str, Factor]
+    claims: list[ClaimSpec]
+    rungs: dict[str, list[Rung]]
+    request: Request
+    switch: dict[str, str]
+    device: str
+    device_count: int | None
+    data_dir: Path
+    machine_name: str | None
+    budget_s: float | None
+    plan_only: bool
+    resume: str | None
+    results_dir: Path
+    verbosity: str
+    resolved: dict[str, Any]  # what the manifest records: keys as composed, without paths
+
+
+def read_factors() -> dict[str, Factor]:
+    """Return conf/factors.yaml. Raises ConfigError for a default that is no level, or an exclusion of an unknown level."""
+    factors = convert(read_yaml(CONF / "factors.yaml"), dict[str, Factor], "conf/factors.yaml")
+    for name, factor in factors.items():
+        if factor.default not in factor.levels:
+            raise ConfigError(f"conf/factors.yaml: the default {factor.default!r} of factor {name} is none of its levels ({', '.join(factor.levels)})")
+    return factors
+
+
+def read_workloads() -> dict[str, WorkloadSpec]:
+    """Return every workload under conf/workload/ by name."""
+    paths = sorted((CONF / "workload").glob("*.yaml"))
+    return {path.stem: convert(read_yaml(path), WorkloadSpec, f"conf/workload/{path.name}") for path in paths}
+
+
+def list_sweeps() -> list[SweepSpec]:
+    """Return every sweep under conf/sweep/."""
+    return [convert(read_yaml(path), SweepSpec, f"conf/sweep/{path.name}") for path in sorted((CONF / "sweep").glob("*.yaml"))]
+
+
+def read_settings(arguments: Sequence[str]) -> Settings:
+    """Return what a command line asks for. Raises ConfigError, naming the override, for anything that is wrong in it."""
+    for argument in arguments:
+        if argument in {"-m", "--multirun"}:
+            raise ConfigError(f"{argument} is refused: a sweep is one plan whose arms take turns, not a product of separate jobs; use +sweep=NAME")
+        if argument.startswith("-"):
+            raise ConfigError(f"{argument}: there is no such option; keys are written key=value, sweeps +sweep=NAME")
+        if "=" not in argument:
+            raise ConfigError(f"{argument}: is no key=value; did you mean +sweep={argument}?")
+    factors = read_factors()
+    keys = _compose(list(arguments), factors)
+    sweep = convert(keys["sweep"], SweepSpec, f"conf/sweep/{keys['sweep'].get('name', '?')}.yaml") if keys["sweep"] else None
+    workload_keys = {name: value for name, value in keys["workload"].items() if name not in SIZE_KEYS}
+    workload = convert(workload_keys, WorkloadSpec, f"workload={keys['workload']['name']}")
+    if not workload.target:
+        raise ConfigError(f"workload={workload.name} has no target; give workload.target=module:function")
+    sizes: dict[str, Scalar] = {name: keys["workload"][name] for name in SIZE_KEYS if keys["workload"][name] is not None}
+    for name, value in sizes.items():
+        if isinstance(value, int) and value < 1:
+            raise ConfigError(f"workload.{name}={value}: must be at least 1")
+    switch = {name: value for name, value in keys["switch"].items() if value is not None}
+    return Settings(
+        overrides=tuple(arguments),
+        sweep=sweep,
+        workload=workload,
+        workloads={**read_workloads(), workload.name: workload},
+        factors=factors,
+        claims=load_claims(CONF / "claims"),
+        rungs=convert(read_yaml(CONF / "ladder.yaml"), dict[str, list[Rung]], "conf/ladder.yaml"),
+        request=Request(tuple(keys["only"]), _checked_alpha(keys["alpha"]), keys["seed"], workload.name, sizes),
+        switch=switch,
+        device=keys["devices"]["kind"],
+        device_count=keys["devices"]["count"],
+        data_dir=(ROOT / keys["data"]["dir"]).resolve(),
+        machine_name=keys["machine"]["name"],
+        budget_s=parse_budget(keys["budget"] or (sweep.budget if sweep else None)),
+        plan_only=keys["plan"],
+        resume=keys["resume"],
+        results_dir=(ROOT / keys["results_dir"]).resolve(),
+        verbosity=keys["verbosity"],
+        resolved={name: value for name, value in keys.items() if name not in {"results_dir", "data", "resume", "plan", "verbosity"}},
+    )
+
+
+def _checked_alpha(alpha: float | None) -> float | None:
+    if alpha is not None and not 0 < alpha < 0.5:  # noqa: PLR2004 - a coin would do better
+        raise ConfigError(f"alpha={alpha}: must lie between 0 and 0.5 (0.01 means that one verdict in a hundred may be wrong)")
+    return alpha
+
+
+def parse_budget(text: str | None) -> float | None:
+    """Return seconds of "45m", "2h", "90s", "1h30m" or a plain number of seconds; None for None. Raises ConfigError for anything else."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?", text.strip())
+    if not text.strip() or not match:
+        raise ConfigError(f"budget={text}: is no duration; write 45m, 2h, 1h30m or 90s")
+    hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    total = hours * 3600 + minutes * 60 + seconds
+    if total <= 0:
+        raise ConfigError(f"budget={text}: must be longer than nothing")
+    return total
+
+
+def _compose(arguments: list[str], factors: dict[str, Factor]) -> dict[str, Any]:
+    """Compose conf/ with the overrides. Hydra is used as a library: it writes no folder and no log."""
+    from hydra import compose, initialize_config_dir  # noqa: PLC0415 - needs most of the start-up time
+    from hydra.core.config_store import ConfigStore  # noqa: PLC0415
+    from hydra.core.global_hydra import GlobalHydra  # noqa: PLC0415
+    from hydra.errors import HydraException  # noqa: PLC0415
+    from omegaconf import OmegaConf  # noqa: PLC0415
+    from omegaconf.errors import OmegaConfBaseException  # noqa: PLC0415
+
+    schema = _schema(factors)
+    ConfigStore.instance().store(name="schema", node=schema)
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        try:
+            composed = compose("config", overrides=arguments)
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ConfigError(_explain(error, arguments, factors)) from error
+    container = OmegaConf.to_container(composed, resolve=True, enum_to_str=True)
+    assert isinstance(container, dict)  # noqa: S101 - a mapping by its schema
+    keys = {str(name): value for name, value in container.items()}
+    _refuse_added(arguments, keys, schema)
+    return keys
+
+
+def _refuse_added(arguments: list[str], keys: dict[str, Any], schema: type) -> None:
+    """Refuse a key that was added with `+` to what the schema knows: Hydra lets it in, and nothing would ever read it."""
+    known = {item.name: item.default_factory for item in fields(schema)}
+    for name, value in keys.items():
+        if name not in known:
+            raise ConfigError(f"{_typed_as(arguments, name)}: there is no key {name}; the keys are listed in README.md")
+        factory = known[name]
+        if isinstance(factory, type) and is_dataclass(factory):
+            inner = {item.name for item in fields(factory)}
+            for leaf in value:
+                if leaf not in inner:
+                    raise ConfigError(f"{_typed_as(arguments, f'{name}.{leaf}')}: there is no key {leaf} in {name}; known: {', '.join(sorted(inner))}")
+
+
+def _typed_as(arguments: list[str], key: str) -> str:
+    return next((argument for argument in arguments if argument.lstrip("+~").partition("=")[0] == key), key)
+
+
+def _explain(error: Exception, arguments: list[str], factors: dict[str, Factor]) -> str:
+    """Turn Hydra's message into one line that begins with the override as it was typed."""
+    chain = [error]
+    while chain[-1].__cause__ is not None and isinstance(chain[-1].__cause__, Exception):
+        chain.append(chain[-1].__cause__)
+    text = " ".join(" ".join(str(link).split()) for link in chain)
+    culprit = next((a for a in arguments if a in text), None) or next((a for a in arguments if a.lstrip("+~").split("=", 1)[0].split("@")[0] in text), None)
+    shown = culprit or " ".join(arguments)
+    key, _, value = shown.lstrip("+~").partition("=")
+    if "Could not find" in text and "/" in text:
+        group = key
+        known = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+        return f"{shown}: there is no {group} {value!r}; known: {', '.join(known)}"
+    wanted = re.search(r"could not be converted to (\w+)|Value '.*?' of type '.*?' is not a valid (\w+)|is not a valid (bool)|Invalid value '.*?', expected one of (\[.*?\])", text)
+    if wanted:
+        kind = next(group for group in wanted.groups() if group)
+        words = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "bool": "true or false"}
+        return f"{shown}: {value!r} is not {words.get(kind, 'one of ' + kind if kind.startswith('[') else kind)}"
+    if "mismatched input" in text or "no viable alternative" in text or "token recognition" in text or "extraneous input" in text:
+        return f"{shown}: cannot be read; put values with commas, spaces or brackets in quotes, as in 'only=[graph-speedup,retracing]' or 'machine.name=\"a,b\"'"
+    if "Ambiguous value" in text or "sweep overrides" in text.lower() or "Sweep parameters" in text:
+        return f"{shown}: a list is written in brackets, as in '{key}=[{value}]', and a text with a comma in quotes, as in '{key}=\"{value}\"'"
+    if "Multiple values for sweep" in text:
+        return f"{' '.join(a for a in arguments if a.startswith('+sweep='))}: one sweep at a time"
+    if shown.startswith("sweep="):
+        return f"{shown}: a sweep is added with a plus sign, as in +{shown}"
+    if any(word in text for word in ("not in", "Could not override", "Key", "append")):
+        parent, _, leaf = key.rpartition(".")
+        known = list(factors) if parent == "switch" else ()
+        hint = f"; known: {', '.join(known)}" if known else "; the keys are listed in README.md"
+        return f"{shown}: there is no key {key if not parent else f'{leaf} in {parent}'}{hint}"
+    return f"{shown}: {text[:200]}"
+
+
+# ---------------------------------------------------------------- from settings to a plan
+
+
+def choose_device(settings: Settings, machine: Machine) -> str:
+    """Return "cpu" or "gpu". Raises ConfigError where the person demanded what the machine has not."""
+    found = len(machine.gpus)
+    if settings.device == "gpu" and not found:
+        raise ConfigError(f"devices.kind=gpu: asked for a GPU, found 0 ({machine.gpu_reason or 'no reason given'}); use devices.kind=cpu or auto")
+    device = "gpu" if settings.device == "gpu" or (settings.device == "auto" and found) else "cpu"
+    if settings.device_count is not None and device == "gpu" and settings.device_count > found:
+        raise ConfigError(f"devices.count={settings.device_count}: asked for {settings.device_count} GPUs, found {found}")
+    if settings.device_count is not None and settings.device_count < 1:
+        raise ConfigError(f"devices.count={settings.device_count}: must be at least 1; use devices.kind=cpu to measure without a GPU")
+    return device
+
+
+def make_bench(settings: Settings, machine: Machine) -> Bench:
+    """Return the bench. Raises ConfigError for `switch.` levels that are unknown, contradict one another, or that this machine has not."""
+    device = choose_device(settings, machine)
+    baseline = {name: factor.default for name, factor in settings.factors.items()}
+    plain = Bench(machine, device, settings.factors, settings.workloads, baseline, settings.device_count or 1)
+    for name, value in settings.switch.items():
+        level(plain, name, value, f"switch.{name}={value}")
+    chosen = {**baseline, **settings.switch}
+    clash = contradiction(plain, chosen)
+    if clash:
+        raise ConfigError(f"{_typed(settings)}: {clash} contradict each other; change one of them")
+    lacking = unmet(plain, settings.switch)
+    if lacking:
+        raise ConfigError(f"{_typed(settings)}: {lacking.text}")
+    return Bench(machine, device, settings.factors, settings.workloads, chosen, settings.device_count or 1)
+
+
+def _typed(settings: Settings) -> str:
+    return " ".join(f"switch.{name}={value}" for name, value in settings.switch.items())
+
+
+def to_plan(settings: Settings, bench: Bench) -> Plan:
+    """Return the plan of the sweep that was asked for. Raises ConfigError where none was."""
+    if settings.sweep is None:
+        raise ConfigError("no sweep was named; add +sweep=quick, or run python -m harness alone to see them")
+    return make_plan(settings.claims, settings.sweep, bench, settings.rungs.get(bench.device, []), settings.request)
+
+
+def claims_hash(settings: Settings) -> str:
+    """Return a hash of every claim as written before the run: the proof that no band was moved afterwards."""
+    import msgspec  # noqa: PLC0415 - cheap, but used here alone
+
+    return stable_id("claims", msgspec.to_builtins(settings.claims))

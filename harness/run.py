@@ -1,0 +1,153 @@
+"""Carries out a plan: asks the studies for the next round, lets a session measure it, keeps the record, and asks again.
+
+Joins the rooms; knows neither Hydra nor any framework. Whatever happens after the first round, what has finished is on disk.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Protocol
+
+from harness.judge import judge, running_estimate, settled
+from harness.measure.machine import free_memory_bytes
+from harness.measure.session import Place, Progress, run_round
+from harness.model import Estimate, Outcome, Plan, Reason, Round, RoundRecord, Scalar, State, Verdicts
+from harness.plan.cells import localise
+from harness.plan.specs import Factor
+from harness.plan.study import Ledger, Situation, next_of_all, remaining_s
+from harness.store import Bundle
+
+REPORT_RESERVE_S = 20.0
+"""Seconds of a budget that are kept for judging and for the report."""
+
+
+class Watcher(Protocol):
+    """What wants to see a run as it goes: the live display, or nothing."""
+
+    def round(self, round_: Round, done: int, time_left_s: float | None) -> None: ...
+    def tell(self, progress: Progress) -> None: ...
+    def estimate(self, title: str, estimate: Estimate | None) -> None: ...
+
+
+class Stop:
+    """Set by the first Ctrl-C or SIGTERM; sessions poll it. A second Ctrl-C ends the wait for an orderly stop too."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self.asked and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.asked = True
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Stop]:
+    """Turn SIGINT and SIGTERM into a polite request for as long as the context lasts."""
+    stop = Stop()
+    before = {number: signal.signal(number, stop.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@dataclass(frozen=True)
+class Settled:
+    """How a run ended: why nothing more was measured, and why each contrast was closed."""
+
+    reason: Reason
+    closed: dict[str, Reason] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Local:
+    """What belongs to this machine and goes into no bundle: interpreters of levels, paths, where workers import from."""
+
+    factors: dict[str, Factor]
+    settings: dict[str, Scalar]
+    import_roots: tuple[Path, ...]
+
+
+def carry_out(
+    plan: Plan,
+    bundle: Bundle,
+    local: Local,
+    watcher: Watcher,
+    stop: Stop,
+    *,
+    budget_s: float | None = None,
+    part: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+) -> Settled:
+    """Measure until the plan is done, the budget is used up or a stop is asked for. Each round is in the bundle before the next begins.
+
+    Returns why it ended. Raises nothing for a worker's failure; an error of the bundle's disk is raised.
+    """
+    started = clock()
+    records: list[RoundRecord] = list(bundle.records())
+    ledger = Ledger(records)
+    closed: dict[str, Reason] = {}
+    place = Place(bundle.logs, bundle.proofs, bundle.live, local.import_roots)
+    while not stop():
+        left = None if budget_s is None else budget_s - (clock() - started) - REPORT_RESERVE_S
+        situation = Situation(free_memory_bytes(), left, part)
+        answer = next_of_all(plan, ledger, lambda name: settled(plan, name, records), situation, closed)
+        if not isinstance(answer, Round):
+            return Settled(answer.reason, closed)
+        open_s = remaining_s(plan, ledger, closed)
+        watcher.round(answer, len(records), open_s if left is None else min(left, open_s))
+        record = run_round(localise(answer, plan.cells, local.factors, local.settings), place, tell=watcher.tell, stop=stop, part=part)
+        bundle.append(record)
+        records.append(record)
+        ledger.add(record)
+        _show_estimate(plan, answer, records, watcher)
+    return Settled(Reason("interrupted", "stopped by request; what had finished is kept"), closed)
+
+
+def _show_estimate(plan: Plan, round_: Round, records: Sequence[RoundRecord], watcher: Watcher) -> None:
+    shown = running_estimate(plan, round_.contrast, records)
+    if shown is not None:
+        watcher.estimate(*shown)
+
+
+def conclude(plan: Plan, bundle: Bundle) -> Verdicts:
+    """Judge what is in the bundle and write verdicts.json."""
+    verdicts = judge(plan, bundle.records(), bundle.load_proof)
+    bundle.write_verdicts(verdicts)
+    return verdicts
+
+
+def exit_code(plan: Plan, records: Sequence[RoundRecord], verdicts: Verdicts, ended: Settled) -> int:
+    """Return 130 after an interruption, 3 after a failed control, 2 where trials failed, else 0.
+
+    A round that was lost but whose repeat completed is no failure: nothing is missing. Time-outs are results (bounds), not failures.
+    """
+    if ended.reason.code == "interrupted":
+        return 130
+    if any(control.word == "failed" for control in verdicts.controls):
+        return 3
+    return 2 if failed_contrasts(plan, records) else 0
+
+
+def failed_contrasts(plan: Plan, records: Sequence[RoundRecord]) -> dict[str, Outcome]:
+    """Return the contrasts with a lost round that no later attempt made good, with that round's outcome."""
+    best: dict[tuple[str, int], Outcome] = {}
+    for record in records:
+        key = (record.contrast, record.index)
+        known = best.get(key)
+        if known is None or known.state is not State.COMPLETED:
+            best[key] = record.outcome
+    names = {contrast.id for contrast in plan.contrasts}
+    return {name: outcome for (name, _), outcome in best.items() if name in names and outcome.state in {State.FAILED, State.INVALID}}
