@@ -1,0 +1,74 @@
+"""One measurement at a time on a machine: an advisory lock in the temporary folder, which the kernel lets go of when its holder ends, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from harness.errors import Interrupted, MeasureError
+
+NAME = "speedproof-machine.lock"
+POLL_S = 0.2
+
+
+def default_path() -> Path:
+    return Path(tempfile.gettempdir()) / NAME
+
+
+@contextlib.contextmanager
+def machine_lock(
+    purpose: str,
+    *,
+    tell: Callable[[str], None],
+    stop: Callable[[], bool] = lambda: False,
+    path: Path | None = None,
+    poll_s: float = POLL_S,
+) -> Iterator[None]:
+    """Hold the machine's lock. `purpose` (the run's name) is what others are told while they wait; `tell` gets one sentence if we must wait ourselves.
+
+    Raises MeasureError if the lock cannot be made, Interrupted if `stop` turns true while waiting.
+    """
+    where = path or default_path()
+    try:
+        fd = os.open(where, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise MeasureError(f"The machine lock {where.name} cannot be opened in the temporary folder: {error.strerror}; set TMPDIR to a writable one.") from error
+    try:
+        _wait(fd, tell, stop, poll_s)
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, json.dumps({"pid": os.getpid(), "purpose": purpose}).encode(), 0)
+        try:
+            yield
+        finally:
+            os.ftruncate(fd, 0)
+    finally:
+        os.close(fd)
+
+
+def _wait(fd: int, tell: Callable[[str], None], stop: Callable[[], bool], poll_s: float) -> None:
+    told = False
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if stop():
+                raise Interrupted("Stopped while waiting for another measurement on this machine to end.") from None
+            if not told:
+                tell(f"Waiting for another measurement on this machine: {_holder(fd)}.")
+                told = True
+            time.sleep(poll_s)
+
+
+def _holder(fd: int) -> str:
+    try:
+        told = json.loads(os.pread(fd, 4096, 0))
+        return f"{told['purpose']} (process {told['pid']})"
+    except (ValueError, KeyError, TypeError, OSError):
+        return "its holder has not said its name"

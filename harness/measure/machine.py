@@ -1,0 +1,195 @@
+"""What a run is measured on: identity of the hardware and the software, and how much memory is free. No TensorFlow, no momentary values in the identity."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import os
+import platform
+import re
+from pathlib import Path
+
+from harness.measure.load import cgroup_directories
+from harness.measure.telemetry import nvml
+from harness.model import Gpu, Machine
+
+PACKAGES = (
+    "tensorflow",
+    "tensorflow-cpu",
+    "keras",
+    "numpy",
+    "hydra-core",
+    "omegaconf",
+    "nvidia-ml-py",
+    "pandas",
+    "scipy",
+    "msgspec",
+    "onnxruntime",
+    "openvino",
+    "tf2onnx",
+    "tensorrt",
+)
+CGROUP_UNLIMITED_BYTES = 1 << 60
+"""Control groups of version 1 say "no limit" with a number near 2**63."""
+
+
+def boot_id() -> str:
+    """Return the kernel's random id of this boot, "unknown" where it tells none."""
+    return _first_line(Path("/proc/sys/kernel/random/boot_id")) or "unknown"
+
+
+def read_machine(name: str | None) -> Machine:
+    """Return what this machine is. `name` replaces the slug of the hardware in run names and reports."""
+    gpus, gpu_reason = nvml.devices()
+    model, flags = cpu_model()
+    cores = usable_cores()
+    memory = memory_bytes()
+    return Machine(
+        slug=slugify(name) if name else hardware_slug(model, cores, memory, gpus),
+        cpu_model=model,
+        cores=cores,
+        memory_bytes=memory,
+        gpus=gpus,
+        gpu_reason=gpu_reason,
+        kernel=platform.release(),
+        python=platform.python_version(),
+        packages=package_versions(),
+        cpu_flags=flags,
+        container=container_kind(),
+        numa_nodes=numa_nodes(),
+    )
+
+
+def slugify(text: str) -> str:
+    """Return `text` in lower case with single dashes between words, fit for a folder's name; "machine" if nothing is left."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:60] or "machine"
+
+
+def hardware_slug(model: str, cores: int, memory: int, gpus: tuple[Gpu, ...]) -> str:
+    """Return the hardware in a few words, such as "xeon-2c-23gib" or "xeon-16c-128gib-1x-h200"."""
+    noise = {"intel", "amd", "r", "tm", "cpu", "processor", "core", "with", "genuine", "authenticamd", "genuineintel"}
+    words = [word for word in re.findall(r"[a-z0-9]+", model.lower().replace("(r)", " ").replace("(tm)", " ")) if word not in noise]
+    brand = words[0] if words else "cpu"
+    parts = [brand, f"{cores}c", f"{memory >> 30}gib"]
+    if gpus:
+        card = re.sub(r"\b(nvidia|tesla|geforce|quadro)\b", "", gpus[0].name.lower())
+        parts += [f"{len(gpus)}x", slugify(card)]
+    return slugify("-".join(parts))
+
+
+def cpu_model() -> tuple[str, tuple[str, ...]]:
+    """Return the processor's name and its feature flags, sorted; "unknown" and none where the kernel does not tell."""
+    told: dict[str, str] = {}
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            told.setdefault(key.strip().lower(), value.strip())
+    except OSError:
+        pass
+    model = told.get("model name") or platform.processor() or platform.machine() or "unknown"
+    return model, tuple(sorted((told.get("flags") or told.get("features") or "").split()))
+
+
+def usable_cores() -> int:
+    """Return how many cores may be used at once: the affinity mask, or the control group's quota (rounded down, at least 1) if that is less."""
+    cores = len(os.sched_getaffinity(0))
+    quota = cgroup_cpu_quota()
+    return cores if quota is None else max(1, min(cores, math.floor(quota)))
+
+
+def cgroup_cpu_quota() -> float | None:
+    """Return the control group's quota in cores (version 2 or 1), None if there is none."""
+    for directory in cgroup_directories("cpu"):
+        both = (_first_line(directory / "cpu.max") or "").split()
+        if len(both) == 2 and both[0] != "max":
+            return int(both[0]) / int(both[1])
+        quota, period = _number(directory / "cpu.cfs_quota_us"), _number(directory / "cpu.cfs_period_us")
+        if quota is not None and quota > 0 and period:
+            return quota / period
+    return None
+
+
+def memory_bytes() -> int:
+    """Return the memory that may be used: the machine's, or the control group's limit if that is less. 0 only where the kernel tells neither."""
+    total = _meminfo("MemTotal") or 0
+    limit = cgroup_memory()[0]
+    return total if limit is None else min(total, limit)
+
+
+def free_memory_bytes() -> int | None:
+    """Return what can still be had without swapping, within the control group's limit; None where the kernel does not tell."""
+    available = _meminfo("MemAvailable")
+    limit, in_use = cgroup_memory()
+    if available is None or limit is None or in_use is None:
+        return available
+    return max(0, min(available, limit - in_use))
+
+
+def cgroup_memory() -> tuple[int | None, int | None]:
+    """Return (limit, use) of the control group in bytes, None each where there is none. File cache that can be given back is not use."""
+    for directory in cgroup_directories("memory"):
+        for limit_file, use_file in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            limit = _number(directory / limit_file)
+            use = _number(directory / use_file)
+            if limit is not None and limit < CGROUP_UNLIMITED_BYTES:
+                return limit, None if use is None else max(0, use - _cached_bytes(directory))
+    return None, None
+
+
+def _cached_bytes(directory: Path) -> int:
+    try:
+        rows = dict(line.split() for line in (directory / "memory.stat").read_text(encoding="ascii").splitlines())
+    except (OSError, ValueError):
+        return 0
+    return int(rows.get("total_inactive_file") or rows.get("inactive_file") or 0)
+
+
+def package_versions() -> dict[str, str]:
+    """Return the installed versions of what may influence a figure; what is not installed is left out."""
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def container_kind() -> str | None:
+    """Return which kind of container this seems to be, None outside of one."""
+    if Path("/.dockerenv").exists():
+        return "docker"
+    if Path("/run/.containerenv").exists():
+        return "podman"
+    try:
+        membership = Path("/proc/1/cgroup").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    return next((kind for kind in ("kubepods", "docker", "lxc", "slurm") if kind in membership), None)
+
+
+def numa_nodes() -> int | None:
+    """Return how many memory nodes the machine has, None where the kernel does not tell."""
+    return len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None
+
+
+def _meminfo(key: str) -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(key + ":")), None)
+
+
+def _first_line(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").split("\n", 1)[0].strip()
+    except OSError:
+        return None
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(_first_line(path) or "")
+    except ValueError:
+        return None

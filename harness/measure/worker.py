@@ -1,0 +1,265 @@
+"""The child that measures: builds one workload and runs it on request, keeping the clock and the device sync.
+
+Standard library only and Python 3.8 syntax, since a level may name an old interpreter; it is run as a script by path. It knows nothing of plans, trials or
+results: it answers one JSON line to each JSON line on a channel of its own, while stdout and stderr belong to the log.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import math
+import os
+import signal
+import socket
+import sys
+import time
+import traceback
+from typing import Any, Callable, Dict, List, Optional
+
+PROTOCOL = 1
+TOKEN_VARIABLE = "SPEEDPROOF_CHANNEL_TOKEN"
+PR_SET_PDEATHSIG = 1
+LONGEST_TEXT = 500
+
+
+def die_with(parent: int) -> None:
+    """Ask the kernel to kill this process when the thread that started it ends, and leave at once if that has happened already."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def strict(value: Any) -> Any:
+    """Return `value` as JSON can carry it: non-finite numbers become None, unknown objects (array scalars, paths) numbers or text."""
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [strict(item) for item in value]
+    item = getattr(value, "item", None)
+    if callable(item):
+        return strict(item())
+    return str(value)
+
+
+class Channel:
+    """JSON lines to and from the parent over two file descriptors, closed to children of this process."""
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        os.set_inheritable(read_fd, False)
+        os.set_inheritable(write_fd, False)
+        self._lines = os.fdopen(read_fd, "r", encoding="utf-8", newline="\n")
+        self._write_fd = write_fd
+
+    def receive(self) -> Optional[Dict[str, Any]]:
+        """Block until the parent asks something; None once it has closed its end."""
+        line = self._lines.readline()
+        return json.loads(line) if line else None
+
+    def send(self, message: Dict[str, Any]) -> None:
+        data = (json.dumps(strict(message), allow_nan=False) + "\n").encode("utf-8")
+        while data:
+            data = data[os.write(self._write_fd, data) :]
+
+
+def open_channel(arguments: List[str]) -> Channel:
+    """Open `pipe READ_FD WRITE_FD`, or `connect HOST PORT`: a socket opened back, on which the one-time token is the first line."""
+    kind, first, second = arguments
+    if kind == "pipe":
+        return Channel(int(first), int(second))
+    connection = socket.create_connection((first, int(second)), timeout=30)
+    connection.settimeout(None)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    channel = Channel(os.dup(connection.fileno()), connection.detach())
+    channel.send({"token": os.environ.pop(TOKEN_VARIABLE, "")})
+    return channel
+
+
+def offers(workload: Any, method: str) -> bool:
+    """Whether the workload brings `method` itself; the contract's own base class, `Workload`, does not count."""
+    owner = next((kind for kind in type(workload).__mro__ if method in vars(kind)), None)
+    return owner is not None and owner.__name__ != "Workload"
+
+
+def peak_rss_bytes() -> Optional[int]:
+    """This process's largest resident set so far (VmHWM, which starts anew at exec), None where the kernel does not tell."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as lines:
+            return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:")), None)
+    except OSError:
+        return None
+
+
+class Worker:
+    """One workload and what may be asked of it: each public method answers the command of its name (COMMANDS)."""
+
+    def __init__(self) -> None:
+        self.runtime: Any = None
+        self.builder: Any = None
+        self.workload: Any = None
+        self.settings: Dict[str, Any] = {}
+
+    def _sync(self) -> None:
+        """Wait until the device, and whatever the workload itself leaves pending, is done."""
+        self.runtime.sync()
+        own = getattr(self.workload, "sync", None)
+        if own is not None:
+            own()
+
+    def _timed(self, action: Callable[[], Any]) -> Dict[str, Any]:
+        """Run `action` with a full sync before and after; nothing but the clock stands between the syncs and the work."""
+        self._sync()
+        collecting = gc.isenabled()
+        gc.disable()  # a collection in one arm's block only would be counted as that arm's slowness
+        try:
+            t0_ns = time.perf_counter_ns()
+            result = action()
+            self._sync()
+            t1_ns = time.perf_counter_ns()
+        finally:
+            if collecting:
+                gc.enable()
+        return {"t0_ns": t0_ns, "t1_ns": t1_ns, "seconds": (t1_ns - t0_ns) / 1e9, "result": result}
+
+    def start(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        """Set limits, then import and pin the framework and import the workload's module."""
+        if ask.get("cpus") is not None:
+            os.sched_setaffinity(0, ask["cpus"])
+        if ask.get("memory_limit_bytes") is not None:
+            import resource
+
+            limit = int(ask["memory_limit_bytes"])
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        sys.path[:0] = [root for root in ask["roots"] if root not in sys.path]
+        self.settings = ask["settings"]
+        t0_ns = time.perf_counter_ns()
+        self.runtime = importlib.import_module("harness.measure.runtime." + ask["runtime"])
+        self.runtime.start(self.settings)
+        module, _, function = ask["target"].partition(":")
+        self.builder = getattr(importlib.import_module(module), function)
+        seconds = (time.perf_counter_ns() - t0_ns) / 1e9
+        return {"type": "started", "seconds": seconds, "facts": self.runtime.facts()}
+
+    def build(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        t0_ns = time.perf_counter_ns()
+        self.workload = self.builder(**self.settings)
+        self._sync()
+        return {"type": "built", "seconds": (time.perf_counter_ns() - t0_ns) / 1e9, "takes_steps": offers(self.workload, "run")}
+
+    def trace(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        timed = self._timed(getattr(self.workload, "trace", lambda: None))
+        return {"type": "traced", "seconds": timed["seconds"], "traces": self._traces()}
+
+    def _traces(self) -> int:
+        return int(getattr(self.workload, "traces", lambda: 0)())
+
+    def first(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        return self._steps("first", 1, 0)
+
+    def warm(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        return self._steps("warm", int(ask["steps"]), 0)
+
+    def block(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        return self._steps("block", int(ask["steps"]), int(ask["ghost"]))
+
+    def _steps(self, kind: str, steps: int, ghost: int) -> Dict[str, Any]:
+        """Run `steps` counted and then `ghost` uncounted steps as one timed stretch."""
+        run = self.workload.run
+        before = self._traces()
+        if ghost:
+            timed = self._timed(lambda: (run(steps), run(ghost)))
+            tally, extra = timed["result"]
+        else:
+            timed = self._timed(lambda: run(steps))
+            tally, extra = timed["result"], None
+        return {
+            "type": kind,
+            "t0_ns": timed["t0_ns"],
+            "t1_ns": timed["t1_ns"],
+            "seconds": timed["seconds"],
+            "steps": int(tally.steps),
+            "work": float(tally.work),
+            "unit": tally.unit,
+            "events": [list(event) for event in tally.events],
+            "ghost": int(extra.steps) if extra is not None else 0,
+            "traces_before": before,
+            "traces_after": self._traces(),
+        }
+
+    def once(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        """Do the whole of a `once` workload: readings go over the channel, a proof's arrays to the file named."""
+        timed = self._timed(getattr(self.workload, ask["call"]))
+        answer = {"type": "once", "t0_ns": timed["t0_ns"], "t1_ns": timed["t1_ns"], "seconds": timed["seconds"], "values": [], "proof": None}
+        if ask["call"] == "proof":
+            self.runtime.write_proof(ask["path"], timed["result"])
+            answer["proof"] = os.path.basename(ask["path"])
+        else:
+            answer["values"] = [[value.name, value.value, value.unit, value.reason] for value in timed["result"]]
+        return answer
+
+    def facts(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        return {"type": "facts", "runtime": self.runtime.facts(), "workload": getattr(self.workload, "facts", dict)()}
+
+    def health(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        """The loss and whether it is finite; `finite` is told here because JSON cannot carry what is not."""
+        told = dict(getattr(self.workload, "health", dict)())
+        loss = told.get("loss")
+        finite = told.get("finite")
+        if loss is not None and not math.isfinite(float(loss)):
+            finite = False
+        return {"type": "health", "finite": None if finite is None else bool(finite), "told": told}
+
+    def peak(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        return {"type": "peak", "peak_rss_bytes": peak_rss_bytes(), "memory": self.runtime.memory()}
+
+    def done(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        getattr(self.workload, "close", lambda: None)()
+        return {"type": "done"}
+
+
+COMMANDS = ("start", "build", "trace", "first", "warm", "block", "once", "facts", "health", "peak", "done")
+
+
+def answer(worker: Worker, ask: Dict[str, Any]) -> Dict[str, Any]:
+    """Return the reply to one command; an exception becomes a reply too, its traceback goes to the log."""
+    name = ask.get("cmd")
+    try:
+        if name not in COMMANDS:
+            raise ValueError("unknown command %r" % (name,))
+        return getattr(worker, name)(ask)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also SystemExit: a workload that leaves quietly must not look like one that is done
+        traceback.print_exc()
+        sys.stderr.flush()
+        return {"type": "error", "error": type(error).__name__, "text": " ".join(str(error).split())[:LONGEST_TEXT]}
+
+
+def main(arguments: List[str]) -> int:
+    """Serve one parent until it says `done` or goes away. Arguments: the parent's pid, then the channel's three words."""
+    die_with(int(arguments[0]))
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]  # our siblings must not shadow anybody's modules
+    channel = open_channel(arguments[1:])
+    channel.send({"type": "hello", "protocol": PROTOCOL, "pid": os.getpid(), "python": "%d.%d.%d" % sys.version_info[:3]})
+    worker = Worker()
+    while True:
+        ask = channel.receive()
+        if ask is None:
+            return 1
+        reply = answer(worker, ask)
+        if reply["type"] == "done":
+            sys.stdout.flush()
+            channel.send(reply)
+            return 0
+        channel.send(reply)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
