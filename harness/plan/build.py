@@ -29,8 +29,8 @@ from harness.model import (
     Scalar,
 )
 from harness.plan.cells import Bench, make_cell, make_trial, unmet
-from harness.plan.estimands import PlannedCase, expected_round_s, plan_case
-from harness.plan.ladder import all_off, all_on, rung_cases
+from harness.plan.estimands import PlannedCase, expected_round_s, plan_case, slope_points
+from harness.plan.ladder import ladder_total, rung_cases
 from harness.plan.scope import missing, on_exact_hardware
 from harness.plan.specs import CaseSpec, ClaimSpec, Rung, SweepSpec
 
@@ -40,9 +40,6 @@ STANDARD_WORKLOAD = "resnet50"
 PROOF_LOOKS = (1,)
 PERTURBATION = 1e-7
 """Relative change of the weights whose effect on two steps, times ten, is the tolerance for "computes the same"."""
-
-UNPROVEN_FACTORS = {"input": "synthetic", "allocator": "growth"}
-"""Factors that change no arithmetic: proofs are made at these levels."""
 
 
 @dataclass(frozen=True)
@@ -169,17 +166,16 @@ def _untestable(spec: ClaimSpec, bench: Bench) -> Reason | None:
 
 
 def _expanded(cases: list[CaseSpec], sweep: SweepSpec, rungs: list[Rung]) -> list[CaseSpec]:
-    """Give a case of form ladder_total its arms, and add the ladder's readings behind it where the sweep wants them."""
+    """Give the short forms their full cases: the ladder its arms and rungs, a slope the reading at each of its sizes."""
     out: list[CaseSpec] = []
     for case in cases:
-        if case.form != "ladder_total":
+        if case.form in {"ladder", "ladder_total"}:
+            total = ladder_total(case, rungs)
+            out += [total, *(rung_cases(rungs, total) if case.form == "ladder" and sweep.ladder else [])]
+        elif case.form == "slope":
+            out += [case, *slope_points(case)]
+        else:
             out.append(case)
-            continue
-        arms = {"baseline": dict(all_off(rungs)), "treatment": dict(all_on(rungs))}
-        out.append(msgspec.structs.replace(case, form="ratio", arms=arms))
-        if sweep.ladder:
-            added, left_out = rung_cases(rungs, case)
-            out += [*added, *left_out]
     return out
 
 
@@ -223,7 +219,8 @@ def _adopt(planned: PlannedCase, bench: Bench, draft: _Draft) -> Case:
 def _proof_cell(cell: Cell, bench: Bench, levels: dict[str, str], extra: dict[str, Scalar]) -> Cell:
     spec = bench.workloads[cell.workload]
     model_sizes = {**spec.sizes.get(bench.device, {}), **spec.proof, **extra}
-    return make_cell(bench, cell.workload, {**levels, **UNPROVEN_FACTORS}, model_sizes, f"proof of {cell.workload}")
+    aside = {name: factor.default for name, factor in bench.factors.items() if not factor.arithmetic}
+    return make_cell(bench, cell.workload, {**levels, **aside}, model_sizes, f"proof of {cell.workload}")
 
 
 def _proofs_of(cell: Cell, bench: Bench, draft: _Draft) -> list[str]:
@@ -240,18 +237,18 @@ def _proofs_of(cell: Cell, bench: Bench, draft: _Draft) -> list[str]:
     if precision not in {"fp32", "tf32"}:
         # The same code with its policy at float32 must do the same arithmetic; rounding is what remains to differ.
         as_fp32 = _proof_cell(cell, bench, cell.levels, {"policy_float32": True})
-        ids.append(_proof(as_fp32, f"{_name(mine)}, policy float32", base, perturbed, "fp32", bench, draft))
-    ids.append(_proof(mine, _name(mine), base, perturbed, precision, bench, draft))
+        ids.append(_proof(as_fp32, f"{_name(mine, bench)}, policy float32", base, perturbed, "fp32", bench, draft))
+    ids.append(_proof(mine, _name(mine, bench), base, perturbed, precision, bench, draft))
     return ids
 
 
-def _name(cell: Cell) -> str:
-    return f"{cell.workload} {' '.join(f'{k}={v}' for k, v in cell.levels.items() if k not in {*UNPROVEN_FACTORS, 'environment'})}"
+def _name(cell: Cell, bench: Bench) -> str:
+    return " ".join([cell.workload, *(f"{name}={value}" for name, value in cell.levels.items() if value != bench.factors[name].default)])
 
 
 def _proof_contrast(cell: Cell, bench: Bench, draft: _Draft) -> str:
     trial = make_trial(bench, cell, Driver.ONCE, call="proof")
-    contrast = Contrast(f"proof-{cell.id}", f"proof of {_name(cell)}", Purpose.PROOF, (trial,), Arrangement.SOLO, PROOF_LOOKS)
+    contrast = Contrast(f"proof-{cell.id}", f"proof of {_name(cell, bench)}", Purpose.PROOF, (trial,), Arrangement.SOLO, PROOF_LOOKS)
     return draft.add(replace(contrast, expected_round_s=expected_round_s(contrast, bench, {cell.id: cell})), (cell,))
 
 

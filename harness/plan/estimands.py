@@ -5,7 +5,8 @@ Each `form` is a short way to write arms and weights:
 ratio        treatment over baseline (log scale, null 1)
 interaction  (a1/b1) over (a2/b2) (log scale, null 1): is the gain larger in the first context?
 level        the one arm `treatment` (linear scale, no null)
-slope        ratio treatment over baseline against log2 of a size: its factor for each doubling (log scale, null 1)
+slope        ratio treatment over baseline against log2 of a size: its factor for each doubling (log scale, null 1); the ratio at each size is a reading beside it
+ladder       all switches off over all on, with each rung and each leave-one-out as readings beside it; ladder_total: the total alone
 terms        weights and measures written out, each of an arm
 """
 
@@ -14,6 +15,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from harness.errors import ConfigError
 from harness.model import Arrangement, Case, Cell, Contrast, Driver, Estimand, Purpose, Role, Scalar, Scale, Statistic, Term
@@ -79,6 +82,17 @@ def plan_case(claim: str, spec: CaseSpec, bench: Bench, sweep: SweepSpec, sizes:
     )
     proven = spec.prove if spec.prove is not None else (spec.driver is Driver.BLOCKS and len(cells) > 1 and spec.measure in RATE_MEASURES)
     return PlannedCase(case, tuple(contrasts), tuple(cells.values()), tuple(cells.values()) if proven else ())
+
+
+def slope_points(spec: CaseSpec) -> list[CaseSpec]:
+    """Return the readings beside a slope: the ratio at each of its sizes."""
+    name, values = next(iter(spec.over.items()), ("", []))
+    return [
+        msgspec.structs.replace(
+            spec, id=f"{spec.id}-{name}{value}", title=f"{spec.title}: at {name} {value}", form="ratio", role=Role.READING, band=None, over={}, sizes={**spec.sizes, name: value}
+        )
+        for value in values
+    ]
 
 
 def _needed(spec: CaseSpec) -> str:

@@ -21,23 +21,30 @@ def all_on(rungs: list[Rung]) -> dict[str, str]:
     return {rung.factor: rung.on for rung in rungs}
 
 
-def rung_cases(rungs: list[Rung], total: CaseSpec) -> tuple[list[CaseSpec], list[CaseSpec]]:
-    """Return the reading cases beside the case `total` of a ladder: (each switch added in turn, each switch left out of all on), every one a ratio of throughputs.
+def ladder_total(spec: CaseSpec, rungs: list[Rung]) -> CaseSpec:
+    """Return the case with its arms: all off against all on, each overlaid with the levels that the case names for it."""
+    own = spec.arms
+    arms = {"baseline": {**all_off(rungs), **own.get("baseline", {})}, "treatment": {**all_on(rungs), **own.get("treatment", {})}}
+    return msgspec.structs.replace(spec, form="ratio", arms=arms)
+
+
+def rung_cases(rungs: list[Rung], total: CaseSpec) -> list[CaseSpec]:
+    """Return the reading cases beside the case `total` of a ladder, every one a ratio of throughputs: each switch added in turn, then each left out.
 
     A rung is (with the switch) / (before it); a leave-one-out is (all on) / (all on but this one): what the switch is worth at the end.
     """
 
     def ratio(case_id: str, title: str, baseline: dict[str, str], treatment: dict[str, str]) -> CaseSpec:
         arms = {"baseline": dict(baseline), "treatment": dict(treatment)}
-        return msgspec.structs.replace(total, id=case_id, title=title, form="ratio", role=Role.READING, arms=arms, band=None)
+        return msgspec.structs.replace(total, id=f"{total.id}-{case_id}", title=title, role=Role.READING, arms=arms, band=None)
 
-    added, left_out = [], []
+    cases = []
     levels = all_off(rungs)
     for rung in rungs:
         higher = {**levels, rung.factor: rung.on}
-        added.append(ratio(f"{total.id}-add-{rung.factor}", f"then {rung.factor}: {rung.off} to {rung.on}", levels, higher))
+        cases.append(ratio(f"add-{rung.factor}", f"then {rung.factor}: {rung.off} to {rung.on}", levels, higher))
         levels = higher
     top = all_on(rungs)
     for rung in rungs:
-        left_out.append(ratio(f"{total.id}-without-{rung.factor}", f"all on, against all on with {rung.factor}={rung.off}", {**top, rung.factor: rung.off}, top))
-    return added, left_out
+        cases.append(ratio(f"without-{rung.factor}", f"all on, over all on with {rung.factor}={rung.off}", {**top, rung.factor: rung.off}, top))
+    return cases

@@ -62,9 +62,9 @@ def smallest_effect(plan: Plan, case: Case, contrasts: dict[str, Contrast]) -> f
     n = looks[-1]
     if n < 2:  # noqa: PLR2004 - no spread without two
         return None
-    from scipy.stats import t  # noqa: PLC0415 - slow to import, and only plans need it
+    from scipy.special import stdtrit  # noqa: PLC0415 - slow to import, and only plans need it
 
-    half = float(t.ppf(1 - plan.alpha / len(looks) / 2, n - 1)) * ASSUMED_SPREAD / math.sqrt(n) + FLOOR.get(_device(plan), FLOOR["cpu"])
+    half = float(stdtrit(n - 1, 1 - plan.alpha / len(looks) / 2)) * ASSUMED_SPREAD / math.sqrt(n) + FLOOR.get(_device(plan), FLOOR["cpu"])
     return math.expm1(math.log1p(case.margin) + 2 * half)
 
 

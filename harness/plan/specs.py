@@ -15,7 +15,7 @@ from harness.errors import ConfigError
 from harness.model import Arrangement, Better, Decide, Driver, Published, Role, Scalar, Scale, Statistic
 
 
-class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A value whose every field is known by name; a misspelt one is refused."""
 
 
@@ -43,10 +43,11 @@ class Level(Strict):
 
 
 class Factor(Strict):
-    """A switch: its baseline level and its levels by name."""
+    """A switch: its baseline level and its levels by name. One that changes no arithmetic is left at its default in proofs."""
 
     default: str
     levels: dict[str, Level]
+    arithmetic: bool = True
 
 
 class Expected(Strict):

@@ -1,0 +1,166 @@
+"""A plan holds every claim, measures equal cells once, and proves what it compares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.errors import ConfigError
+from harness.model import Arrangement, ControlKind, Plan, Purpose, Role
+from harness.plan.build import Request, make_plan
+from harness.plan.specs import Needs, Rung
+from tests.plan.builders import make_bench, make_case, make_claim, make_sweep
+
+
+def plan_of(*claims: Any, sweep: Any = None, bench: Any = None, rungs: Any = (), request: Any = None) -> Plan:
+    return make_plan(list(claims) or [make_claim()], sweep or make_sweep(), bench or make_bench(), list(rungs), request or Request())
+
+
+def claim_contrasts(plan: Plan) -> list[Any]:
+    return [contrast for contrast in plan.contrasts if contrast.purpose is Purpose.CLAIM]
+
+
+def test_two_claims_about_the_same_cells_share_one_contrast() -> None:
+    plan = plan_of(make_claim(), make_claim(id="other"))
+    assert 1 == len(claim_contrasts(plan))
+    assert plan.claims[0].cases[0].estimand.terms[0].contrast == plan.claims[1].cases[0].estimand.terms[0].contrast
+
+
+def test_a_claim_whose_part_is_missing_stays_in_the_list_with_the_reason() -> None:
+    plan = plan_of(make_claim(not_built="checkpoints", cases=[]))
+    reason = plan.claims[0].not_testable
+    assert reason is not None
+    assert "not built yet: checkpoints" == reason.text
+
+
+def test_a_level_that_the_machine_lacks_makes_the_claim_not_testable() -> None:
+    case = make_case(arms={"baseline": {"precision": "fp32"}, "treatment": {"precision": "tf32"}})
+    reason = plan_of(make_claim(cases=[case])).claims[0].not_testable
+    assert reason is not None
+    assert "precision=tf32 needs a GPU: no driver" == reason.text
+
+
+def test_a_scaled_case_is_a_reading_and_says_what_was_scaled() -> None:
+    case = make_case(scaled={"cpu": {"batch": 4}})
+    planned = plan_of(make_claim(cases=[case]), sweep=make_sweep(sizes="scaled")).claims[0].cases[0]
+    assert Role.READING is planned.role
+    assert "scaled down for this sweep: batch 4 instead of 32" == planned.why_reading
+
+
+def test_sizes_chosen_by_hand_make_a_judged_case_a_reading() -> None:
+    planned = plan_of(request=Request(sizes={"batch": 8})).claims[0].cases[0]
+    assert Role.READING is planned.role
+
+
+def test_another_workload_takes_the_place_of_the_standard_one() -> None:
+    plan = plan_of(request=Request(workload="tiny"))
+    assert {"tiny"} == {plan.cells[trial.cell].workload for contrast in claim_contrasts(plan) for trial in contrast.trials}
+
+
+def test_a_case_runs_only_in_the_sweeps_that_it_names_and_in_full() -> None:
+    small = make_sweep(name="smoke", tag="smoke", preliminary=True)
+    reason = plan_of(sweep=small).claims[0].not_testable
+    assert reason is not None
+    assert "not_in_sweep" == reason.code
+
+
+def test_the_arm_that_differs_from_the_reference_is_proven() -> None:
+    plan = plan_of()
+    assert ["resnet50 execution=eager"] == [proof.title for proof in plan.proofs]
+    assert plan.claims[0].cases[0].proofs == (plan.proofs[0].id,)
+
+
+def test_a_reduced_precision_arm_is_proven_with_its_policy_at_float32_first() -> None:
+    case = make_case(arms={"baseline": {}, "treatment": {"precision": "mixed_float16"}})
+    proofs = plan_of(make_claim(cases=[case])).proofs
+    assert ["fp32", "mixed_float16"] == [proof.precision for proof in proofs]
+
+
+def test_controls_cover_each_arrangement_in_which_arms_are_compared() -> None:
+    trials = make_case(id="apart", arrangement=Arrangement.TURNS_OF_TRIALS)
+    plan = plan_of(make_claim(cases=[make_case(), trials]))
+    found = {(control.arrangement, control.kind) for control in plan.controls}
+    assert (Arrangement.TURNS_OF_BLOCKS, ControlKind.ABSENCE) in found
+    assert {ControlKind.NEGATIVE, ControlKind.POSITIVE} == {kind for arrangement, kind in found if arrangement is Arrangement.TURNS_OF_TRIALS}
+
+
+def test_a_plan_that_compares_nothing_has_no_controls() -> None:
+    case = make_case(form="level", driver="once", arms={"treatment": {}})
+    assert () == plan_of(make_claim(cases=[msgspec.convert(msgspec.to_builtins(case), type(case))])).controls
+
+
+def test_the_ladder_adds_each_switch_and_leaves_each_out() -> None:
+    rungs = [Rung(factor="execution", off="eager", on="graph"), Rung(factor="precision", off="fp32", on="mixed_float16")]
+    total = make_case(id="ladder", form="ladder", arms={})
+    plan = plan_of(make_claim(id="all", cases=[total]), sweep=make_sweep(ladder=True), rungs=rungs)
+    ladder = plan.ladders[0]
+    assert ("all.ladder-add-execution", "all.ladder-add-precision") == ladder.rungs
+    assert ("all.ladder-without-execution", "all.ladder-without-precision") == ladder.leave_one_out
+    assert "all.ladder" == ladder.total
+
+
+def test_an_interaction_weighs_four_arms() -> None:
+    arms = {"a1": {"precision": "mixed_float16"}, "b1": {}, "a2": {"precision": "mixed_float16", "execution": "eager"}, "b2": {"execution": "eager"}}
+    plan = plan_of(make_claim(cases=[make_case(form="interaction", arms=arms)]))
+    assert [1.0, -1.0, -1.0, 1.0] == [term.weight for term in plan.claims[0].cases[0].estimand.terms]
+    assert 4 == len(claim_contrasts(plan)[0].trials)
+
+
+def test_a_slope_reads_one_contrast_for_each_size_with_least_squares_weights() -> None:
+    plan = plan_of(make_claim(cases=[make_case(form="slope", over={"batch": [1, 2, 4]})]))
+    weights = [term.weight for term in plan.claims[0].cases[0].estimand.terms]
+    assert [-0.5, 0.5, 0.0, 0.0, 0.5, -0.5] == pytest.approx(weights)
+    assert 3 == len(claim_contrasts(plan))
+
+
+def test_a_slope_shows_the_ratio_at_each_of_its_sizes() -> None:
+    plan = plan_of(make_claim(cases=[make_case(form="slope", over={"batch": [1, 2]})]))
+    assert ["faster.main", "faster.main-batch1", "faster.main-batch2"] == [case.id for case in plan.claims[0].cases]
+    assert plan.claims[0].cases[1].estimand.terms[0].contrast == plan.claims[0].cases[0].estimand.terms[0].contrast
+
+
+def test_a_total_takes_the_levels_that_it_names_beside_the_ladder() -> None:
+    rungs = [Rung(factor="execution", off="eager", on="graph")]
+    total = make_case(form="ladder_total", arms={"treatment": {"precision": "mixed_float16"}})
+    plan = plan_of(make_claim(cases=[total]), rungs=rungs)
+    levels = [plan.cells[term.trial].levels for term in plan.claims[0].cases[0].estimand.terms]
+    assert [("graph", "mixed_float16"), ("eager", "fp32")] == [(found["execution"], found["precision"]) for found in levels]
+    assert () == plan.ladders
+
+
+def test_an_unknown_claim_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(ConfigError, match=r"only=\[fastr\]: there is no such claim \(did you mean faster\?\)"):
+        plan_of(request=Request(only=("fastr",)))
+
+
+def test_an_unknown_level_in_a_claim_is_refused_with_its_place() -> None:
+    case = make_case(arms={"baseline": {"execution": "eagr"}, "treatment": {}})
+    with pytest.raises(ConfigError, match=r"claim faster, case main, arm baseline: factor execution has no level 'eagr' \(did you mean 'eager'\?\)"):
+        plan_of(make_claim(cases=[case]))
+
+
+def test_levels_that_contradict_each_other_are_refused() -> None:
+    case = make_case(arms={"baseline": {"execution": "eager", "input": "feed"}, "treatment": {}})
+    with pytest.raises(ConfigError, match="input=feed with execution=eager contradict"):
+        plan_of(make_claim(cases=[case]))
+
+
+def test_a_claim_about_other_hardware_is_carried_over() -> None:
+    assert plan_of(make_claim(exact_hardware={"gpu": "A100"})).claims[0].carried_over
+
+
+def test_the_same_plan_has_the_same_ids_everywhere() -> None:
+    assert plan_of() == plan_of()
+
+
+def test_a_level_brings_its_environment_to_the_worker() -> None:
+    trial = next(t for c in claim_contrasts(plan_of()) for t in c.trials if t.processes[0].settings["execution"] == "graph")
+    assert {"SOME": "1"} == trial.processes[0].env
+
+
+def test_a_claim_that_needs_more_than_the_machine_has_says_so() -> None:
+    reason = plan_of(make_claim(needs=Needs(gpus=8))).claims[0].not_testable
+    assert reason is not None
+    assert "needs 8 GPUs: 0 found" == reason.text
