@@ -17,13 +17,12 @@ def missing(needs: Needs, machine: Machine, device: str) -> Reason | None:
     if needs.device == "cpu" and device != "cpu":
         return Reason("needs_cpu", "is about the CPU, and this run measures on the GPU")
     found = machine.gpus[0].compute_capability if machine.gpus and device == "gpu" else None
-    for bound, fails, text in (
-        (needs.compute_capability, lambda cc, want: cc < want, "needs a GPU of compute capability {want} or newer"),
-        (needs.compute_capability_below, lambda cc, want: cc >= want, "needs a GPU of compute capability below {want}"),
-    ):
-        if bound is not None and (found is None or fails(found, bound)):
-            have = "no GPU is measured" if found is None else f"this one has {found}"
-            return Reason("needs_compute_capability", f"{text.format(want=bound)}: {have}", {"asked": bound, "found": found})
+    have = "no GPU is measured" if found is None else f"this one has {found}"
+    least, below = needs.compute_capability, needs.compute_capability_below
+    if least is not None and (found is None or found < least):
+        return Reason("needs_compute_capability", f"needs a GPU of compute capability {least} or newer: {have}", {"asked": least, "found": found})
+    if below is not None and (found is None or found >= below):
+        return Reason("needs_compute_capability", f"needs a GPU of compute capability below {below}: {have}", {"asked": below, "found": found})
     return _missing_counts(needs, machine, device)
 
 

@@ -19,7 +19,7 @@ class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A value whose every field is known by name; a misspelt one is refused."""
 
 
-class Needs(Strict):
+class Needs(Strict, frozen=True):
     """What a machine must have. All that are given must hold."""
 
     device: str | None = None
@@ -31,7 +31,7 @@ class Needs(Strict):
     platform: str | None = None
 
 
-class Level(Strict):
+class Level(Strict, frozen=True):
     """One position of a switch; see the head of conf/factors.yaml."""
 
     needs: Needs = Needs()
@@ -42,7 +42,7 @@ class Level(Strict):
     not_built: str | None = None
 
 
-class Factor(Strict):
+class Factor(Strict, frozen=True):
     """A switch: its baseline level and its levels by name. One that changes no arithmetic is left at its default in proofs."""
 
     default: str
@@ -50,14 +50,14 @@ class Factor(Strict):
     arithmetic: bool = True
 
 
-class Expected(Strict):
+class Expected(Strict, frozen=True):
     """Rough times of a workload, used by the plan until this machine has been measured."""
 
     start_s: float = 10.0
     step_s: float = 0.1
 
 
-class WorkloadSpec(Strict):
+class WorkloadSpec(Strict, frozen=True):
     """A thing to measure: where its builder is and the sizes it has by default on each kind of device."""
 
     name: str
@@ -68,14 +68,14 @@ class WorkloadSpec(Strict):
     proof: dict[str, Scalar] = {}  # sizes in which arms are proven equal, over the default sizes
 
 
-class TermSpec(Strict):
+class TermSpec(Strict, frozen=True):
     weight: float
     arm: str
     measure: str
     statistic: Statistic | None = None
 
 
-class CaseSpec(Strict):
+class CaseSpec(Strict, frozen=True):
     """One comparison of a claim, as written; `harness.plan.estimands` says what each `form` becomes."""
 
     id: str
@@ -106,7 +106,7 @@ class CaseSpec(Strict):
     sweeps: list[str] = []
 
 
-class ClaimSpec(Strict):
+class ClaimSpec(Strict, frozen=True):
     """One row of the list of claims, as written in conf/claims/<id>.yaml."""
 
     id: str
@@ -125,14 +125,14 @@ class ClaimSpec(Strict):
     cases: list[CaseSpec] = []
 
 
-class ControlSpec(Strict):
+class ControlSpec(Strict, frozen=True):
     """What the controls are measured with."""
 
     workload: str = "resnet50"
     sizes: dict[str, Scalar] = {}
 
 
-class SweepSpec(Strict):
+class SweepSpec(Strict, frozen=True):
     """Which cases run, how sure, how long. `tag` picks the cases that name it in their `sweeps`; the tag "full" picks all.
 
     `sizes`: "article" uses the claims' own sizes, "scaled" the smaller ones of a case where it has them for the device (then a reading).
@@ -153,7 +153,7 @@ class SweepSpec(Strict):
     quads: int = 3
 
 
-class Rung(Strict):
+class Rung(Strict, frozen=True):
     """One switch of the ladder: its position when all is off and when all is on."""
 
     factor: str
