@@ -232,7 +232,8 @@ def answer(worker: Worker, ask: Dict[str, Any]) -> Dict[str, Any]:
     try:
         if name not in COMMANDS:
             raise ValueError("unknown command %r" % (name,))
-        return getattr(worker, name)(ask)
+        reply: Dict[str, Any] = getattr(worker, name)(ask)
+        return reply
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # also SystemExit: a workload that leaves quietly must not look like one that is done

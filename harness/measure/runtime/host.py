@@ -32,4 +32,5 @@ def write_proof(path: str, arrays: Dict[str, Any]) -> None:
     """Write `arrays` (name -> anything numpy takes as an array of numbers) to the .npz file `path`; raises ImportError without numpy."""
     import numpy
 
-    numpy.savez(path, **{name: numpy.asarray(values) for name, values in arrays.items()})
+    plain: Dict[str, Any] = {name: numpy.asarray(values) for name, values in arrays.items()}
+    numpy.savez(path, **plain)

@@ -1,0 +1,348 @@
+"""Runs one round where the device is, and returns its record. A worker's failure is an outcome in that record, never an exception here.
+
+It decides who lives together and who takes turns; it touches no results folder but the log, proof and live paths handed in, and concludes nothing.
+"""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from harness.errors import MeasureError
+from harness.measure.blocks import Block, LoadReader, Log, Thresholds, Turns, log_ratios
+from harness.measure.crew import Crew, Stage, Stopped, TrialEnded, file_stem, without_places
+from harness.measure.lives import call_once, finish, start, warm
+from harness.measure.load import read_load
+from harness.measure.machine import boot_id
+from harness.model import COMPLETED, Arrangement, Driver, Outcome, Quad, Reason, Round, RoundRecord, Scalar, State, Trial, TrialRecord
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+GOES_ON_WITHOUT = ("warmup", "blocks")
+"""A trial that is too slow in these phases bounds a ratio only if its partner's rate is known, so the partner goes on alone."""
+
+STOPPED = Outcome(State.INTERRUPTED, Reason("stopped", "stopped by request"))
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a session may write and look: folders for logs and proofs, live.json, and what goes on a worker's import path."""
+
+    logs: Path
+    proofs: Path
+    live: Path
+    import_roots: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a session tells while it runs: `kind` is phase, block, quad or round. A block's numbers are seconds, work, rate; a quad's foreign_cores,
+    accepted, index."""
+
+    kind: str
+    round: str
+    trial: str | None
+    text: str
+    numbers: dict[str, Scalar]
+
+
+def run_round(
+    round: Round,
+    place: Place,
+    *,
+    tell: Callable[[Progress], None],
+    stop: Callable[[], bool],
+    part: int = 0,
+    thresholds: Thresholds = Thresholds(),
+    read: LoadReader = read_load,
+    transport: str = "pipe",
+) -> RoundRecord:
+    """Measure one round and return how it went.
+
+    `stop` is polled several times a second; once true, all children are ended and the round's outcome is INTERRUPTED. `read` gives the machine's load
+    (tests hand in their own), `transport` is "pipe" or "socket". Call it from the thread that will live longest: the kernel ends workers with the thread
+    that started them. Raises MeasureError only for a round that no session could run.
+    """
+    _refuse_impossible(round)
+    started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    began_s = time.perf_counter()
+    stage = Stage(stop, place.live, place.import_roots, place.logs, transport)
+    session = _Session(round, place, stage, lambda *event: tell(Progress(event[0], round.id, *event[1:])), thresholds, read)
+    with stage:
+        session.run()
+    outcome = session.outcome()
+    tell(Progress("round", round.id, None, outcome.state.value, {"cost_s": time.perf_counter() - began_s}))
+    return RoundRecord(
+        round=round.id,
+        contrast=round.contrast,
+        index=round.index,
+        attempt=round.attempt,
+        arrangement=round.arrangement,
+        order=session.order,
+        seed=round.seed,
+        outcome=outcome,
+        trials=tuple(session.trial_record(trial) for trial in round.trials),
+        readings=tuple(session.log.readings),
+        quads=tuple(session.log.quads),
+        flags=tuple(session.log.flags),
+        started_at=started_at,
+        cost_s=time.perf_counter() - began_s,
+        boot_id=boot_id(),
+        part=part,
+    )
+
+
+def _refuse_impossible(round: Round) -> None:
+    together = round.arrangement is Arrangement.TURNS_OF_BLOCKS
+    if not round.trials or len(round.trials) > len(LETTERS):
+        raise MeasureError(f"Round {round.id} has {len(round.trials)} trials; a session takes 1 to {len(LETTERS)}.")
+    if together and any(trial.driver is not Driver.BLOCKS for trial in round.trials):
+        raise MeasureError(f"Round {round.id} asks for turns of blocks, but a trial of driver `once` has no blocks; arrange it solo.")
+    for trial in round.trials:
+        if all(process.role != trial.lead for process in trial.processes):
+            raise MeasureError(f"Trial {trial.id} of round {round.id} has no process in its lead's role {trial.lead!r}.")
+
+
+@dataclass
+class _Session:
+    round: Round
+    place: Place
+    stage: Stage
+    tell: Callable[[str, str | None, str, dict[str, Scalar]], None]
+    thresholds: Thresholds
+    read: LoadReader
+    log: Log = field(default_factory=Log)
+    order: str = ""
+    indices: Iterator[int] = field(default_factory=itertools.count)
+
+    def __post_init__(self) -> None:
+        self.letters = {trial.id: letter for trial, letter in zip(self.round.trials, LETTERS, strict=False)}
+        self.rng = random.Random(self.round.seed)
+
+    def run(self) -> None:
+        """Run the round in its arrangement. On return every start has an outcome and nobody lives."""
+        arrangements = {
+            Arrangement.TURNS_OF_BLOCKS: self._turns_of_blocks,
+            Arrangement.TURNS_OF_TRIALS: self._turns_of_trials,
+            Arrangement.SOLO: self._solo,
+        }
+        try:
+            arrangements[self.round.arrangement]()
+        except Stopped:
+            for crew in self.stage.history:
+                crew.outcome = crew.outcome or STOPPED
+
+    # ------------------------------------------------------------ arrangements
+
+    def _turns_of_blocks(self) -> None:
+        try:
+            crews = start(self.stage, self.round.trials, [self._stem(trial) for trial in self.round.trials], self.tell)
+        except TrialEnded as ended:
+            self._end_all(ended)
+            return
+        for crew in crews:
+            try:
+                warm(self.stage, crew, self.round.block_s, self.tell)
+            except TrialEnded as ended:
+                if not self._goes_on(ended):
+                    self._end_all(ended)
+                    return
+        self._blocks_of([crew for crew in crews if crew.outcome is None], absence=self.round.absence)
+
+    def _blocks_of(self, crews: Sequence[Crew], *, absence: bool = False) -> None:
+        """Let living crews take turns until they have their quads, and see them off; who is too slow leaves the others to go on."""
+        if not crews:
+            return
+        began_s = time.perf_counter()
+        try:
+            turns = self._turns(crews)
+            self._warm_quad(turns)
+            self._quads(turns, self.round.quads)
+            for crew in crews:
+                crew.phases_s["blocks"] = time.perf_counter() - began_s
+            if absence and len(crews) > 1:
+                finish(self.stage, crews[-1:], self.log, time.perf_counter)
+                crews = turns.crews = crews[:-1]
+                self._quads(turns, self.thresholds.absence_quads, part="absence")
+            finish(self.stage, crews, self.log, time.perf_counter)
+        except TrialEnded as ended:
+            if not self._goes_on(ended):
+                self._end_all(ended)
+                return
+            self._blocks_of([crew for crew in crews if crew.outcome is None])
+
+    def _turns_of_trials(self) -> None:
+        once = list(self.round.trials)
+        self.rng.shuffle(once)
+        order = once + once[::-1]
+        self.order = "".join(self.letters[trial.id] for trial in order)
+        for trial in order:
+            if any(crew.outcome != COMPLETED for crew in self._starts(trial)):
+                continue  # too slow in its first start: its bound needs no second one in this round
+            ended = self._alone(trial)
+            if ended is not None and not _bounds_speed(ended):
+                return
+
+    def _solo(self) -> None:
+        self.order = "".join(self.letters[trial.id] for trial in self.round.trials)
+        for trial in self.round.trials:
+            self._alone(trial)
+
+    def _alone(self, trial: Trial) -> Outcome | None:
+        """Run one trial alone in fresh processes; returns how it ended unless it completed."""
+        stem = self._stem(trial)
+        try:
+            (crew,) = start(self.stage, [trial], [stem], self.tell)
+            if trial.driver is Driver.ONCE:
+                call_once(self.stage, crew, self.place.proofs / f"{stem}.npz", self.log, self.tell)
+                finish(self.stage, [crew], self.log, time.perf_counter)
+            else:
+                warm(self.stage, crew, self.round.block_s, self.tell)
+                self._blocks_of([crew])
+        except TrialEnded as ended:
+            self._end_all(ended)
+        outcome = self._starts(trial)[-1].outcome
+        return None if outcome == COMPLETED else outcome
+
+    # ------------------------------------------------------------ endings
+
+    def _goes_on(self, ended: TrialEnded) -> bool:
+        """If a trial was too slow in a phase that bounds its speed, and others live, let it leave and return True: the bound needs the others' rates."""
+        others = [crew for crew in self.stage.crews if crew is not ended.crew and crew.outcome is None]
+        if not others or not _bounds_speed(ended.outcome):
+            return False
+        ended.crew.outcome = ended.outcome
+        self.stage.dismiss([ended.crew])
+        self.log.flag("partner_alone", f"trial {self.letters[ended.crew.trial.id]} was too slow; the others went on without it")
+        return True
+
+    def _end_all(self, ended: TrialEnded) -> None:
+        """The culprit keeps its outcome, whoever lived beside it ends as interrupted."""
+        ended.crew.outcome = ended.outcome
+        for crew in self.stage.crews:
+            crew.outcome = crew.outcome or self._partner_died(ended.crew)
+        self.stage.dismiss(list(self.stage.crews))
+
+    def _partner_died(self, culprit: Crew) -> Outcome:
+        letter = self.letters[culprit.trial.id]
+        return Outcome(State.INTERRUPTED, Reason("partner_died", f"ended because its partner {letter} could not go on", {"partner": culprit.trial.id}))
+
+    # ------------------------------------------------------------ quads
+
+    def _turns(self, crews: Sequence[Crew]) -> Turns:
+        return Turns(
+            stage=self.stage,
+            crews=crews,
+            letters=self.letters,
+            block_s=self.round.block_s,
+            thresholds=self.thresholds,
+            read=self.read,
+            tell=self.tell,
+            log=self.log,
+            rng=self.rng,
+            indices=self.indices,
+        )
+
+    def _warm_quad(self, turns: Turns) -> None:
+        """Run the quad that is always thrown away, and choose the steps of later blocks from it."""
+        quad, blocks = turns.quad(warmup=True)
+        turns.adapt(blocks)
+        self._note(quad)
+        self.order = self.order or quad.order
+
+    def _quads(self, turns: Turns, wanted: int, *, part: str = "main") -> None:
+        """Run quads until `wanted` are accepted. Foreign load rejects a quad (at most `wanted` times in all); a first quad unlike the later ones is dropped."""
+        repeats, late = wanted, 0
+        accepted: list[tuple[int, list[Block]]] = []
+        while len(accepted) < wanted:
+            quad, blocks = turns.quad(part=part, turns_each=4 if part == "absence" and len(turns.crews) == 1 else 2)
+            turns.watch_idle(quad)
+            disturbed = turns.disturbances(quad, blocks)
+            if disturbed and repeats > 0:
+                repeats -= 1
+                self._note(replace(quad, accepted=False, flags=disturbed))
+                continue
+            for name in disturbed:
+                text = "others disturbed quads and no repeat was left, so they were kept"
+                self.log.flag(name, text, foreign_cores=quad.foreign_cores, steal_cores=quad.steal_cores, throttled_s=quad.throttled_s)
+            accepted.append((len(self.log.quads), blocks))
+            self._note(replace(quad, flags=disturbed))
+            if part == "main" and len(accepted) == wanted and (off := _late_warmup(accepted, turns.crews)) > self.thresholds.warmup_ratio:
+                if late == self.thresholds.late_warmups:
+                    self.log.flag("warmup_cap", "the first accepted quad still differed from the later ones when no more could be dropped", log_ratio=off)
+                    return
+                late += 1
+                position, _ = accepted.pop(0)
+                dropped = self.log.quads[position]
+                self.log.quads[position] = replace(dropped, accepted=False, flags=(*dropped.flags, "late_warmup"))
+
+    def _note(self, quad: Quad) -> None:
+        self.log.quads.append(quad)
+        self.tell("quad", None, quad.order, {"foreign_cores": quad.foreign_cores, "accepted": quad.accepted, "index": quad.index})
+
+    # ------------------------------------------------------------ records
+
+    def _starts(self, trial: Trial) -> list[Crew]:
+        return [crew for crew in self.stage.history if crew.trial.id == trial.id]
+
+    def _stem(self, trial: Trial) -> str:
+        """Return what this start's files are called: unique within a run, however often the trial is started."""
+        return file_stem(f"{self.round.id}-{trial.id}-s{len(self._starts(trial))}")
+
+    def outcome(self) -> Outcome:
+        """Return the culprit's outcome, COMPLETED if there is none."""
+        worst = [self._outcome_of(trial) for trial in self.round.trials]
+        return min(worst, key=lambda outcome: BLAME.index(outcome.state))
+
+    def _outcome_of(self, trial: Trial) -> Outcome:
+        outcomes = [crew.outcome or STOPPED for crew in self._starts(trial)]
+        if not outcomes:
+            culprit = next((crew for crew in self.stage.history if crew.outcome not in (COMPLETED, STOPPED)), None)
+            return STOPPED if culprit is None else self._partner_died(culprit)
+        return self._without_places(min(outcomes, key=lambda outcome: BLAME.index(outcome.state)))
+
+    def _without_places(self, outcome: Outcome) -> Outcome:
+        if outcome.reason is None:
+            return outcome
+        return replace(outcome, reason=replace(outcome.reason, text=without_places(outcome.reason.text, self.place.import_roots)))
+
+    def trial_record(self, trial: Trial) -> TrialRecord:
+        """Merge a trial's starts: the worst outcome, the first one's phases, the last one's facts, the largest peak."""
+        starts = self._starts(trial)
+        asked = dict(next(process for process in trial.processes if process.role == trial.lead).settings)
+        if not starts:
+            return TrialRecord(trial.id, trial.cell, self._outcome_of(trial), asked)
+        peaks = [crew.peak_rss_bytes for crew in starts if crew.peak_rss_bytes is not None]
+        return TrialRecord(
+            id=trial.id,
+            cell=trial.cell,
+            outcome=self._outcome_of(trial),
+            asked=asked,
+            used=starts[-1].used,
+            phases_s=starts[0].phases_s,
+            overlapped_start=any(crew.overlapped_start for crew in starts),
+            peak_rss_bytes=max(peaks, default=None),
+            log=next((member.log for member in starts[-1].members if member.process.role == trial.lead), None),
+            proof=starts[-1].proof,
+        )
+
+
+BLAME = (State.FAILED, State.INVALID, State.TIMED_OUT, State.INTERRUPTED, State.SKIPPED, State.NOT_RUN, State.COMPLETED)
+"""Whose outcome is the round's: the first of these."""
+
+
+def _bounds_speed(outcome: Outcome) -> bool:
+    return outcome.state is State.TIMED_OUT and outcome.phase in GOES_ON_WITHOUT
+
+
+def _late_warmup(accepted: Sequence[tuple[int, list[Block]]], crews: Sequence[Crew]) -> float:
+    """Return how far the first accepted quad's log ratio lies from that of the later ones together; 0 where there are no later ones."""
+    (_, first), *later = accepted
+    if not later:
+        return 0.0
+    rest = log_ratios([block for _, blocks in later for block in blocks], crews)
+    return max((abs(a - b) for a, b in zip(log_ratios(first, crews), rest, strict=False)), default=0.0)

@@ -1,0 +1,147 @@
+"""Workloads whose cost and misbehaviour are known in advance. They run in real workers, on the host runtime."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from typing import Any, Dict, List
+
+from benchmarks.contract import Tally, Value, Workload
+
+
+def spin(seconds: float) -> None:
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
+class Fake(Workload):
+    """`step_s` of sleep (or of spinning) a step, and one misbehaviour, named by `fault`, in the phase named by `at`."""
+
+    def __init__(self, step_s: float = 0.002, how: str = "sleep", fault: str = "", at: str = "", **settings: Any) -> None:
+        self.step_s, self.how, self.fault, self.at, self.settings = step_s, how, fault, at, settings
+        self.steps_run = 0
+        self.blocks = 0
+        self.traced = 1
+        self.pending_s = 0.0
+
+    def misbehave(self, phase: str) -> None:
+        if phase != self.at:
+            return
+        if self.fault == "sigkill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fault == "exit":
+            os._exit(0)
+        if self.fault == "sys_exit":
+            sys.exit(0)
+        if self.fault == "hang":
+            time.sleep(60)
+        if self.fault == "raise":
+            raise ValueError("a fault\non two lines")
+        if self.fault == "memory":
+            raise MemoryError("no room")
+
+    def trace(self) -> None:
+        self.misbehave("trace")
+
+    def traces(self) -> int:
+        return self.traced
+
+    def run(self, steps: int) -> Tally:
+        self.blocks += 1
+        self.misbehave("first" if self.blocks == 1 else "warmup" if self.blocks == 2 else "blocks")
+        if self.fault == "retrace" and self.blocks > 8:
+            self.traced += 1
+        if self.fault == "print":
+            print('{"type": "block"} garbage', flush=True)
+            os.write(1, b"\xff\xfe not even text\n")
+        ran = min(steps, 3) if self.fault == "fewer" and self.blocks > 2 else steps
+        for _ in range(ran):
+            (spin if self.how == "spin" else time.sleep)(self.step_s)
+        self.steps_run += ran
+        return Tally(steps=ran, work=4.0 * ran, unit="samples", events=(("input_wait_s", 0.25 * ran * self.step_s, "s"),))
+
+    def facts(self) -> Dict[str, Any]:
+        return {name: self.settings[name] for name in ("batch",) if name in self.settings and self.fault != "other_batch"} or (
+            {"batch": 1, "axes": [1, 2]} if self.fault == "other_batch" else {}
+        )
+
+    def health(self) -> Dict[str, Any]:
+        self.misbehave("end")
+        return {"loss": float("nan") if self.fault == "nan" else 0.5, "finite": True}
+
+    def outcome(self) -> List[Value]:
+        self.misbehave("once")
+        return [Value("answer", 42, "count"), Value("absent", None, "s", "not here"), Value("word", "text", ""), Value("nan", float("nan"), "s")]
+
+    def proof(self) -> Dict[str, Any]:
+        return {"weights": [1.0, 2.0, 3.0]}
+
+
+def build(**settings: Any) -> Fake:
+    fake = Fake(**settings)
+    fake.misbehave("build")
+    return fake
+
+
+def build_lazy(handle_s: float = 0.05, **_: Any) -> Workload:
+    """A workload whose steps return at once and are only done when `sync` has waited for them."""
+
+    class Lazy(Fake):
+        def run(self, steps: int) -> Tally:
+            self.pending_s += handle_s * steps
+            return Tally(steps, float(steps), "samples")
+
+        def sync(self) -> None:
+            pending_s, self.pending_s = self.pending_s, 0.0
+            time.sleep(pending_s)
+
+    return Lazy()
+
+
+def build_restless(step_s: float = 0.002, **_: Any) -> Workload:
+    """A workload that keeps a core busy also while it has no turn."""
+    threading.Thread(target=lambda: spin(60), daemon=True).start()
+    return Fake(step_s)
+
+
+def build_family(**_: Any) -> Workload:
+    """A workload with a child process of its own, whose pid it tells as a fact."""
+    import subprocess
+
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+
+    class Family(Fake):
+        def facts(self) -> Dict[str, Any]:
+            return {"child": child.pid}
+
+    return Family()
+
+
+def build_environment(**_: Any) -> Workload:
+    """A workload whose facts are the names in its environment."""
+
+    class Environment(Fake):
+        def facts(self) -> Dict[str, Any]:
+            return {"names": " ".join(sorted(os.environ)), "python": "%d.%d" % sys.version_info[:2]}
+
+    return Environment()
+
+
+class _Bystander:
+    """A helper's workload: it has no steps of its own."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+    def facts(self) -> Dict[str, Any]:
+        return {}
+
+
+def build_bystander(fault: str = "", **settings: Any) -> Any:
+    if fault == "die_later":
+        threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+    return _Bystander(**settings)
