@@ -1,0 +1,62 @@
+"""From a run's manifest, records and verdicts to a report that people read: a page, the same as Markdown, and the figures as files.
+
+Everything is a pure function of its arguments; writing is the business of `harness.store`. The heavy libraries are imported when a report is
+made, so that importing this package costs nothing. This room must not know how anything was measured or judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from harness.model import Manifest, RoundRecord, Verdicts
+
+
+def render(manifest: Manifest, records: Sequence[RoundRecord], verdicts: Verdicts, notes: Sequence[str]) -> dict[str, bytes]:
+    """Return the files of the report by their name inside the bundle: report.html, report.md, plots/<name>.svg and .png.
+
+    `notes` are what opening the bundle brought up. A run of which nothing is judged yet gives a report that says so. A figure that has nothing
+    to show is left out.
+    """
+    from harness.report import canvas, figures
+    from harness.report.content import make_content
+    from harness.report.index import build_index
+    from harness.report.markdown import to_markdown
+    from harness.report.page import picture, to_html
+
+    index = build_index(manifest, records, verdicts)
+    tables = make_tables(index)
+    content = make_content(index, tables, notes)
+    files: dict[str, bytes] = {}
+    pictures = {}
+    with canvas.style():
+        narrow = figures.draw(tables, canvas.NARROW)
+        for name, figure in figures.draw(tables, canvas.WIDE).items():
+            files[f"plots/{name}.svg"] = canvas.to_svg(figure)
+            files[f"plots/{name}.png"] = canvas.to_png(figure)
+            pictures[name] = picture(files[f"plots/{name}.svg"], canvas.to_svg(narrow[name]))
+    files["report.html"] = to_html(content, pictures).encode()
+    files["report.md"] = to_markdown(content, {name: f"plots/{name}.svg" for name in pictures}).encode()
+    return files
+
+
+def make_tables(index: Any) -> dict[str, Any]:
+    """Return every frame of the report by name, from one pass over the records."""
+    from harness.report import blocks, tables
+
+    timed = blocks.blocks_frame(index.records)
+    rounds = blocks.rounds_frame(timed)
+    cases = tables.cases_frame(index)
+    ladders = tables.ladder_tables(index)
+    return {
+        "rounds": rounds,
+        "forest": tables.forest_frame(cases),
+        "others": tables.other_scales(cases),
+        "speedups": tables.speedups_frame(index),
+        "ladders": ladders,
+        "ladder": [(ladder.title, ladder.rows) for ladder in ladders],
+        "throughput": tables.batch_frame(index, tables.arms_frame(index, blocks.levels_frame(rounds))),
+        "memory": tables.labelled(index, blocks.memory_frame(index.records)),
+        "phases": tables.labelled(index, blocks.phases_frame(index.records)),
+        "waits": tables.labelled(index, blocks.waits_frame(index.records, timed)),
+    }

@@ -1,0 +1,255 @@
+"""What the report says, as text in order: headline, validity, tables, cards. Page and Markdown print this same value, so no number can differ.
+
+Everything here is plain text; escaping is the business of whoever prints it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from harness.model import Word
+from harness.report import numbers
+from harness.report.blocks import device_memory
+from harness.report.cards import Card, Table, make_cards
+from harness.report.index import Index
+from harness.report.tables import LadderTable
+from harness.report.validity import Check, controls_table, validity
+from harness.report.words import IN_A_SENTENCE, JUDGED, LOOKS
+
+GROUPS = {
+    "input": "Input pipeline", "execution": "Execution", "devices": "Several devices", "precision": "Precision", "checkpoints": "Checkpoints",
+    "together": "All together", "hardware": "Hardware and set-up", "inference": "Inference",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Chip:
+    """How many claims got a word."""
+
+    word: Word
+    count: int
+    says: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A figure with its heading, the sentence that says how to read it, and the same numbers as a table."""
+
+    id: str
+    title: str
+    says: str
+    alt: str = ""
+    table: Table | None = None
+
+
+@dataclass(frozen=True)
+class Content:
+    """The whole report as text."""
+
+    title: str
+    machine_line: str
+    run_line: str
+    preliminary: str | None
+    headline: str
+    highlights: tuple[str, ...]
+    chips: tuple[Chip, ...]
+    checks: tuple[Check, ...]
+    controls: Table | None
+    sections: tuple[Section, ...]
+    groups: tuple[tuple[str, tuple[Card, ...]], ...]
+    untestable: Table | None
+    facts: tuple[Table, ...]
+    config: str
+    dropped: str
+
+
+def make_content(index: Index, tables: dict[str, Any], notes: Sequence[str]) -> Content:
+    """Return the report's text. `tables` are the frames that the figures were drawn from."""
+    manifest, plan = index.manifest, index.plan
+    words = Counter(result.verdict.word for result in index.verdicts.claims)
+    words[Word.NOT_TESTABLE] = sum(1 for claim in plan.claims if claim.not_testable or _word(index, claim.id) is Word.NOT_TESTABLE)
+    names = ", ".join(gpu.name for gpu in manifest.machine.gpus)
+    machine = ", ".join(part for part in (names, manifest.machine.cpu_model, f"{numbers.plural(manifest.machine.cores, 'core')}") if part)
+    cards = make_cards(index, tables["rounds"])
+    order = list(dict.fromkeys([*(g for g in GROUPS if any(c.group == g for c in cards)), *(c.group for c in cards)]))
+    return Content(
+        title="What this machine says about TensorFlow speed-ups",
+        machine_line=f"{machine}, {numbers.size(manifest.machine.memory_bytes)} memory",
+        run_line=f"Sweep {plan.sweep}, started {manifest.created_at}, run {manifest.name}",
+        preliminary=_preliminary(index),
+        headline=headline(words, len(index.records)),
+        highlights=tuple(highlights(tables["speedups"])),
+        chips=tuple(Chip(word, words[word], LOOKS[word].says) for word in (*JUDGED, Word.NOT_TESTABLE) if words[word] or word in JUDGED),
+        checks=tuple(validity(index, notes)),
+        controls=controls_table(index),
+        sections=tuple(_sections(index, tables)),
+        groups=tuple((GROUPS.get(group, group.capitalize()), tuple(c for c in cards if c.group == group)) for group in order),
+        untestable=_untestable(index),
+        facts=tuple(_facts(index)),
+        config=json.dumps(manifest.config, indent=2, sort_keys=True, ensure_ascii=False, default=str),
+        dropped=", ".join(manifest.dropped_env) or "none",
+    )
+
+
+def _word(index: Index, claim: str) -> Word | None:
+    result = index.results.get(claim)
+    return result.verdict.word if result else None
+
+
+def _preliminary(index: Index) -> str | None:
+    if not (index.plan.preliminary or index.verdicts.preliminary):
+        return None
+    return (
+        f"Preliminary: the sweep {index.plan.sweep} takes few rounds and judges at an error rate of {numbers.percent(index.plan.alpha)} per verdict. "
+        "Run the full sweep before acting on it."
+    )
+
+
+def headline(words: Counter[Word], rounds: int) -> str:
+    """Return the one sentence that counts the verdicts."""
+    judged = sum(words[word] for word in JUDGED)
+    untestable = words[Word.NOT_TESTABLE]
+    if judged == 0:
+        tail = f"; {numbers.plural(untestable, 'claim')} cannot be tested here" if untestable else ""
+        return f"Nothing has been judged yet: {numbers.plural(rounds, 'round')} recorded so far{tail}."
+    counted = ", ".join(f"{words[word]} {IN_A_SENTENCE[word]}" for word in JUDGED if words[word])
+    tail = f"; {untestable} more cannot be tested here" if untestable else ""
+    return f"Of {numbers.plural(judged, 'judged claim')}: {counted}{tail}."
+
+
+def highlights(speedups: pd.DataFrame) -> list[str]:
+    """Return a sentence on the largest speed-up shown and one on the largest slowdown; what was not proven equal is never praised."""
+    said = []
+    fair = speedups[~speedups["unproven"].astype(bool)] if len(speedups) else speedups
+    low, high = pd.to_numeric(fair["low"]), pd.to_numeric(fair["high"])
+    gains, losses = fair[low > 1], fair[high < 1]
+    if len(gains):
+        best: Any = gains.loc[low[low > 1].idxmax()]
+        said.append(f"Largest speed-up shown: {best.measured}, {best.switch} ({best.title}).")
+    elif len(speedups):
+        said.append("No switch was shown to make training faster.")
+    if len(losses):
+        worst: Any = losses.loc[high[high < 1].idxmin()]
+        said.append(f"Largest slowdown shown: {worst.measured}, {worst.switch} ({worst.title}).")
+    return said
+
+
+def _sections(index: Index, tables: dict[str, Any]) -> list[Section]:
+    made = [_forest_section(tables), _speedups_section(tables)]
+    ladders: list[LadderTable] = tables["ladders"]
+    if ladders:
+        rows = tuple((_KINDS[str(row.kind)], str(row.label), str(row.measured)) for ladder in ladders for row in ladder.rows.itertuples())
+        table = Table("Ladder", ("part", "switch", "measured (interval)"), rows)
+        made.append(Section("ladder", "The ladder, and leaving one out", " ".join(ladder.says for ladder in ladders), _alt(table), table))
+    batch = tables["throughput"]
+    if len(batch):
+        rows = tuple((r.panel, r.label, numbers.count(r.batch), numbers.rate(r.rate, r.unit)) for r in batch.itertuples())
+        table = Table("Throughput", ("workload", "arm", "batch", "throughput"), rows, numeric=(2, 3))
+        says = "All work of the accepted blocks over all their time; the thin bars span the lowest and the highest round."
+        made.append(Section("throughput", "Throughput against batch size", says, _alt(table), table))
+    made += _resource_sections(index, tables)
+    return [section for section in made if section is not None]
+
+
+_KINDS = {"rung": "step", "without": "worth at the end", "product": "product", "total": "total"}
+
+
+def _forest_section(tables: dict[str, Any]) -> Section | None:
+    frame, others = tables["forest"], tables["others"]
+    if frame.empty and others.empty:
+        return None
+    rows = tuple((r.claim, r.title, r.band, r.measured, f"{LOOKS[Word(r.word)].symbol} {r.word}") for r in [*frame.itertuples(), *others.itertuples()])
+    table = Table("Judged claims", ("claim", "case", "claimed", "measured (interval)", "verdict"), rows)
+    says = (
+        "Each line is what was measured, with its interval; the box behind it is what was claimed. A verdict is read from the regions that the whole "
+        "interval touches. Where n is 1 the marker is hollow and there is no interval; an arrow is an open side."
+    )
+    return Section("forest", "Claimed against measured", says, _alt(table), table)
+
+
+def _speedups_section(tables: dict[str, Any]) -> Section | None:
+    frame = tables["speedups"]
+    if frame.empty:
+        return None
+    rows = tuple((r.switch, r.title, r.measured, "no" if r.unproven else "") for r in frame.itertuples())
+    flagged = any(row[3] for row in rows)
+    rows_out = rows if flagged else tuple(row[:3] for row in rows)
+    columns = ("switch", "measured with", "ratio (interval)", "equal results")
+    table = Table("Speed-ups", columns if flagged else columns[:3], rows_out)
+    says = "Throughput with the switch over throughput without it. Below 1x the switch makes training slower, and is shown so."
+    return Section("speedups", "What each switch does", says, _alt(table), table)
+
+
+def _resource_sections(index: Index, tables: dict[str, Any]) -> list[Section]:
+    made = []
+    memory, phases, waits = tables["memory"], tables["phases"], tables["waits"]
+    if len(memory):
+        devices = device_memory(index.records)
+        names = sorted({name for entry in devices.values() for name in entry})
+        rows = tuple(
+            (r.label, numbers.size(r.peak_rss_bytes), *(numbers.size(devices.get(r.cell, {}).get(name)) for name in names)) for r in memory.itertuples()
+        )
+        table = Table("Memory", ("arm", "host peak RSS", *(name.replace("_", " ") for name in names)), rows, numeric=tuple(range(1, 2 + len(names))))
+        made.append(Section("memory", "Memory", "The highest resident memory of the process that trained, over its whole life.", _alt(table), table))
+    if len(phases):
+        names = [name for name in ("spawn", "import", "build", "trace", "first", "warmup") if name in phases and phases[name].sum() > 0]
+        rows = tuple((r["label"], *(numbers.seconds(r[name]) for name in names), numbers.count(r["starts"])) for r in phases.to_dict("records"))
+        says = {"first": "first call", "warmup": "warm-up"}
+        table = Table("Start-up", ("arm", *(says.get(n, n) for n in names), "starts"), rows, numeric=tuple(range(1, len(names) + 2)))
+        made.append(Section("phases", "Start-up, phase by phase", "Median of starts that nothing else overlapped.", _alt(table), table))
+    if len(waits):
+        rows = tuple((r.label, numbers.percent(r.share), numbers.count(r.blocks)) for r in waits.itertuples())
+        table = Table("Waiting for input", ("arm", "share of step time", "blocks"), rows, numeric=(1, 2))
+        made.append(Section("input_wait", "Waiting for input", "How much of the accepted blocks' time went into waiting for the next batch.", "", table))
+    return made
+
+
+def _alt(table: Table, most: int = 12) -> str:
+    """What a figure shows, for those who cannot see it: its first rows as text."""
+    rows = "; ".join(", ".join(str(cell) for cell in row) for row in table.rows[:most])
+    more = f"; and {len(table.rows) - most} more in the table" if len(table.rows) > most else ""
+    return f"{table.caption}: {rows}{more}"
+
+
+def _untestable(index: Index) -> Table | None:
+    rows = []
+    for claim in index.plan.claims:
+        result = index.results.get(claim.id)
+        reason = claim.not_testable or (result.verdict.reason if result and result.verdict.word is Word.NOT_TESTABLE else None)
+        if reason:
+            rows.append((claim.id, claim.statement, reason.text, claim.makes_testable or "not known"))
+    return Table("Not testable here", ("claim", "what is said", "why not here", "what would make it testable"), tuple(rows)) if rows else None
+
+
+def _facts(index: Index) -> list[Table]:
+    machine, manifest = index.manifest.machine, index.manifest
+    hardware = [("processor", machine.cpu_model), ("usable cores", numbers.count(machine.cores)), ("memory", numbers.size(machine.memory_bytes))]
+    hardware += [
+        (f"GPU {gpu.index}", f"{gpu.name}, {numbers.size(gpu.memory_bytes)}, compute capability {gpu.compute_capability or numbers.NA}") for gpu in machine.gpus
+    ]
+    if not machine.gpus:
+        hardware.append(("GPU", f"none: {machine.gpu_reason}" if machine.gpu_reason else "none"))
+    hardware += [("NUMA nodes", numbers.count(machine.numa_nodes)), ("container", machine.container or "none")]
+    software = [("kernel", machine.kernel), ("Python", machine.python), *sorted(machine.packages.items())]
+    origin = [("run", manifest.name), ("started", manifest.created_at), ("parts", ", ".join(manifest.parts) or "1")]
+    origin += [(key.replace("_", " "), _text(value)) for key, value in manifest.provenance.items()]
+    origin += [
+        ("benchmark definition", f"version {manifest.benchmark_version}"), ("bundle schema", f"version {manifest.schema_version}"),
+        ("hash of the claims", manifest.claims_hash), ("fingerprint", manifest.fingerprint), ("seed", str(index.plan.seed)),
+        ("error rate per verdict", numbers.percent(index.plan.alpha)),
+        *((f"threshold {name}", numbers.plain(value)) for name, value in sorted(index.plan.thresholds.items())),
+    ]  # fmt: skip
+    return [Table(name, ("", ""), tuple(rows)) for name, rows in (("Machine", hardware), ("Software", software), ("Provenance", origin))]
+
+
+def _text(value: object) -> str:
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return numbers.NA
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)

@@ -1,0 +1,149 @@
+"""How far the figures can be trusted: controls, noise, foreign load, flags, failed trials, unequal pairs, and the wrong verdicts to expect."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from harness.model import Scale, State
+from harness.report import numbers
+from harness.report.cards import Table
+from harness.report.index import Index
+from harness.report.tables import estimate_text
+
+MOST_LINES = 8
+CONTROL_SYMBOLS = {"held": "✓ held", "failed": "✗ failed", "not shown": "? not shown"}
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the validity box. `state`: good, warn, bad, or plain where nothing is rated. `lines` are the particulars."""
+
+    state: str
+    title: str
+    text: str
+    lines: tuple[str, ...] = ()
+
+
+def validity(index: Index, notes: Sequence[str]) -> list[Check]:
+    """Return the checks in order of weight; what could not be checked says so."""
+    checks = [_controls(index), _expected_wrong(index), _noise(index), _load(index), _failed(index), _proofs(index), _flags(index)]
+    if len({record.boot_id for record in index.records}) > 1 or any(record.part for record in index.records):
+        parts = len({record.part for record in index.records})
+        checks.append(Check("plain", "Resumed", f"The records come from {numbers.plural(parts, 'part')}; each part repeated its controls."))
+    if notes:
+        checks.append(Check("warn", "Notes on the bundle", "Reading the bundle brought up the following.", _few(list(notes))))
+    return checks
+
+
+def _few(lines: list[str]) -> tuple[str, ...]:
+    rest = len(lines) - MOST_LINES
+    return (*lines[:MOST_LINES], f"and {rest:,} more") if rest > 0 else tuple(lines)
+
+
+def _controls(index: Index) -> Check:
+    words = Counter(result.word for result in index.verdicts.controls)
+    if not words:
+        return Check("warn", "Controls", "No control has been judged, so nothing shows that the instrument works here.")
+    said = ", ".join(f"{words[word]} {word}" for word in ("held", "failed", "not shown") if words[word])
+    if words["failed"]:
+        return Check("bad", "Controls", f"{said}. A failed control means that figures of this run cannot be trusted.")
+    if words["not shown"]:
+        return Check("warn", "Controls", f"{said}. This machine cannot show an effect of 5 % now; larger effects stand.")
+    return Check("good", "Controls", f"{said}: known effects were found, and none where there is none.")
+
+
+def controls_table(index: Index) -> Table | None:
+    """Return the controls with expected and measured value, None where none was judged."""
+    planned = {control.id: control for control in index.plan.controls}
+    rows = []
+    for result in index.verdicts.controls:
+        control = planned.get(result.control)
+        kind = f"{control.kind.value}, {control.device}, {control.arrangement.value.replace('_', ' ')}" if control else numbers.NA
+        shown = estimate_text(result.estimate, "") if result.estimate else numbers.missing(result.reason.text)
+        rows.append((result.control, kind, numbers.ratio(result.expected), shown, CONTROL_SYMBOLS.get(result.word, result.word), result.reason.text))
+    return Table("Controls", ("control", "kind", "known value", "measured (interval)", "result", "why"), tuple(rows)) if rows else None
+
+
+def _expected_wrong(index: Index) -> Check:
+    judged, wrong = index.verdicts.judged, index.verdicts.expected_wrong
+    if judged == 0:
+        return Check("plain", "Wrong verdicts to expect", "None: nothing is judged yet.")
+    text = f"{numbers.significant(wrong, 2)} of {numbers.plural(judged, 'verdict')} (each may err with a chance of {numbers.percent(index.verdicts.alpha)})."
+    return Check("good" if wrong < 1 else "warn", "Wrong verdicts to expect", text)
+
+
+def _noise(index: Index) -> Check:
+    spreads = []
+    for _, case, result in index.joined():
+        estimate = result.estimate if result else None
+        if case.estimand.scale is Scale.LOG and estimate is not None and estimate.n > 1 and estimate.spread is not None:
+            spreads.append(estimate.spread)
+    if not spreads:
+        return Check("plain", "Noise", "No spread is known: no ratio has two rounds yet.")
+    middle, most = statistics.median(spreads), max(spreads)
+    text = f"Rounds of one comparison differ by {numbers.percent(middle)} (median standard deviation; {numbers.percent(most)} at most)."
+    return Check("good" if middle <= 0.05 else "warn", "Noise", text)  # noqa: PLR2004 - the effect that the controls must show
+
+
+def _load(index: Index) -> Check:
+    counted = [quad for record in index.records for quad in record.quads if quad.index > 0]
+    kept = [quad for quad in counted if quad.accepted]
+    loads = [quad.foreign_cores for quad in kept if quad.foreign_cores is not None]
+    if not counted:
+        return Check("plain", "Foreign load", "No quads of blocks were measured.")
+    text = f"{len(kept):,} of {numbers.plural(len(counted), 'quad')} accepted"
+    text += f"; other processes used {numbers.cores(statistics.median(loads))} in the median, {numbers.cores(max(loads))} at most." if loads else "; load unknown."
+    throttled = sum(quad.throttled_s or 0.0 for quad in kept)
+    steal = [quad.steal_cores for quad in kept if quad.steal_cores is not None]
+    lines = [f"throttled for {numbers.seconds(throttled)} in all"] if throttled > 0 else []
+    lines += [f"the hypervisor took up to {numbers.cores(max(steal))}"] if steal and max(steal) > 0.01 else []  # noqa: PLR2004 - a hundredth of a core
+    busy = len(kept) < 0.8 * len(counted) or (loads and max(loads) > index.plan.thresholds.get("foreign_cores", 0.05))
+    return Check("warn" if busy or lines else "good", "Foreign load", text, tuple(lines))
+
+
+def _failed(index: Index) -> Check:
+    bad = {State.FAILED, State.TIMED_OUT, State.INVALID}
+    trials = [(record.contrast, trial) for record in index.records for trial in record.trials if trial.outcome.state in bad]
+    repeated = sum(1 for record in index.records if record.attempt > 0)
+    total = sum(len(record.trials) for record in index.records)
+    again = f" {numbers.plural(repeated, 'round')} repeated." if repeated else ""
+    if not trials:
+        return Check("good", "Trials", f"All {numbers.plural(total, 'trial')} ended as planned.{again}" if total else "None has run yet.")
+    causes = Counter(
+        f"{contrast}: {trial.outcome.state.value.replace('_', ' ')}"
+        f"{f' in phase {trial.outcome.phase}' if trial.outcome.phase else ''}{f', {trial.outcome.reason.text}' if trial.outcome.reason else ''}"
+        for contrast, trial in trials
+    )
+    lines = [f"{text} ({times} times)" if times > 1 else text for text, times in causes.items()]
+    return Check("warn", "Trials", f"{len(trials):,} of {numbers.plural(total, 'trial')} did not complete; no timing was taken from them.{again}", _few(lines))
+
+
+def _proofs(index: Index) -> Check:
+    titles = {proof.id: proof.title for proof in index.plan.proofs}
+    results = index.verdicts.proofs
+    if not results:
+        return Check("plain", "Equal results", "No pair of arms has been checked for equal results yet." if titles else "No pair needed checking.")
+    wrong = [r for r in results if r.passed is False]
+    unknown = [r for r in results if r.passed is None]
+    lines = [f"{titles.get(r.proof, r.proof)}: {r.reason.text}" for r in [*wrong, *unknown]]
+    said = f"{sum(1 for r in results if r.passed):,} of {numbers.plural(len(results), 'pair')} proven to compute the same"
+    said += f", {len(wrong)} compute something else" if wrong else ""
+    said += f", {len(unknown)} could not be checked" if unknown else ""
+    return Check("warn" if lines else "good", "Equal results", f"{said}.", _few(lines))
+
+
+def _flags(index: Index) -> Check:
+    texts: dict[str, str] = {}
+    count: Counter[str] = Counter()
+    for record in index.records:
+        for flag in record.flags:
+            texts.setdefault(flag.code, flag.text)
+            count[flag.code] += 1
+        count.update(code for quad in record.quads for code in quad.flags)
+    if not count:
+        return Check("good", "Flags", "None was raised.")
+    lines = [f"{code} ({n:,}): {texts[code]}" if code in texts else f"{code} ({n:,})" for code, n in count.most_common()]
+    return Check("warn", "Flags", f"{numbers.plural(sum(count.values()), 'flag')} raised; no round was dropped for them.", _few(lines))
