@@ -1,0 +1,184 @@
+"""A plan's records, grouped by contrast once, with what the judge asks again and again: which rounds count, effects, spreads, stops.
+
+Must not know verdicts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from harness.judge.effects import Value, control_pair, effect, value_of
+from harness.judge.stats import Floors, half_width, mean, pooled
+from harness.judge.thresholds import Thresholds, thresholds_of
+from harness.model import Contrast, Control, ControlKind, Estimand, Plan, Reason, RoundRecord, Scale, State
+
+TIMED = frozenset({"throughput", "step_time", "first_call", "input_wait"})
+
+LOST = frozenset({State.FAILED, State.INVALID, State.TIMED_OUT})
+"""How a round is lost. One that was interrupted, skipped or never run says nothing against its arms."""
+
+PoolKey = tuple[str, str, Scale, frozenset[str]]
+
+
+def is_timed(measure: str) -> bool:
+    """Return whether a measure comes from the instrument's clock: names end in their unit."""
+    return measure in TIMED or measure.startswith("phase_") or measure.endswith("_s")
+
+
+class Book:
+    """Made anew from (plan, records) whenever something is asked; holds nothing of its own."""
+
+    def __init__(self, plan: Plan, records: Sequence[RoundRecord]) -> None:
+        self.plan = plan
+        self.thresholds: Thresholds = thresholds_of(plan.thresholds)
+        self.contrasts: dict[str, Contrast] = {contrast.id: contrast for contrast in plan.contrasts}
+        self.last_part = records[-1].part if records else 0
+        self._by_contrast: dict[str, list[RoundRecord]] = {}
+        for record in records:
+            self._by_contrast.setdefault(record.contrast, []).append(record)
+        self._effects: dict[Estimand, tuple[list[float], Reason | None]] = {}
+        self._pools: dict[PoolKey, float] = {}
+
+    # ------------------------------------------------------------ rounds
+
+    def records(self, contrast: str) -> list[RoundRecord]:
+        """Return the records of the contrast's last arrangement, in order: what was measured otherwise before is another quantity."""
+        mine = self._by_contrast.get(contrast, [])
+        return [record for record in mine if record.arrangement is mine[-1].arrangement] if mine else []
+
+    def completed(self, contrast: str) -> list[RoundRecord]:
+        return [record for record in self.records(contrast) if record.outcome.state is State.COMPLETED]
+
+    def lost(self, contrast: str) -> list[RoundRecord]:
+        """Return the last record of each round that no attempt completed."""
+        last: dict[int, RoundRecord] = {}
+        for record in self.records(contrast):
+            known = last.get(record.index)
+            if known is None or known.outcome.state is not State.COMPLETED:
+                last[record.index] = record
+        return [record for record in last.values() if record.outcome.state in LOST]
+
+    def looks(self, estimand: Estimand) -> tuple[int, ...]:
+        """Return the planned looks: of the contrast that will have the fewest rounds, since rounds are paired."""
+        return min((self.contrasts[name].looks for name in contrasts_of(estimand) if name in self.contrasts), key=lambda looks: looks[-1], default=())
+
+    def stops(self, estimand: Estimand) -> list[int]:
+        """Return the numbers of usable rounds at which earlier parts of the run had ended (the present end is not among them)."""
+        counts: dict[int, int] = {}
+        for name in contrasts_of(estimand):
+            done = self.completed(name)
+            for part in range(self.last_part):
+                n = sum(record.part <= part for record in done)
+                counts[part] = min(counts.get(part, n), n)
+        return [counts[part] for part in sorted(counts)]
+
+    # ------------------------------------------------------------ effects
+
+    def effects(self, estimand: Estimand) -> tuple[list[float], Reason | None]:
+        """Return one effect per round on the estimand's scale, and the last reason why a round gave none.
+
+        Rounds of several contrasts are paired in the order in which they completed: they are independent, so any pairing that looks at no value will do.
+        """
+        if estimand not in self._effects:
+            self._effects[estimand] = self._paired(estimand)
+        return self._effects[estimand]
+
+    def _paired(self, estimand: Estimand) -> tuple[list[float], Reason | None]:
+        names = contrasts_of(estimand)
+        place = {name: at for at, name in enumerate(names)}
+        found: list[float] = []
+        reason: Reason | None = None
+        for rounds in zip(*(self.completed(name) for name in names), strict=False):
+            values: list[Value] = [value_of(rounds[place[term.contrast]], term) for term in estimand.terms]
+            one = effect(estimand, values)
+            if isinstance(one, Reason):
+                reason = one
+            else:
+                found.append(one)
+        return found, reason
+
+    # ------------------------------------------------------------ floors
+
+    def device(self, estimand: Estimand) -> str:
+        """Return the kind of device that an estimand's first known arm runs on; "cpu" where the plan does not know its cells."""
+        for term in estimand.terms:
+            for trial in self.contrasts[term.contrast].trials if term.contrast in self.contrasts else ():
+                if trial.id == term.trial and trial.cell in self.plan.cells:
+                    return self.plan.cells[trial.cell].device
+        return "cpu"
+
+    def floors(self, estimand: Estimand) -> Floors:
+        """Return the least spread (half the pooled one of its kind) and the systematic floor on the estimand's scale."""
+        if estimand.scale is Scale.EXACT:
+            return Floors()
+        return Floors(self.thresholds.pooled_share * self._pooled(self.pool_key(estimand)), self._systematic(estimand))
+
+    def pool_key(self, estimand: Estimand) -> PoolKey:
+        """Return what spreads are pooled by: device, arrangement, scale. Timings on the log scale go together; bytes, shares and counts vary each
+        in its own way, and on the linear scale in its own unit, so they are pooled by measure."""
+        measures = frozenset(term.measure for term in estimand.terms)
+        alike = estimand.scale is Scale.LOG and all(is_timed(name) for name in measures)
+        return self.device(estimand), self._arrangement(estimand), estimand.scale, frozenset({"timed"}) if alike else measures
+
+    def _arrangement(self, estimand: Estimand) -> str:
+        name = estimand.terms[0].contrast if estimand.terms else ""
+        records = self._by_contrast.get(name, [])
+        if records:
+            return records[-1].arrangement.value
+        return self.contrasts[name].arrangement.value if name in self.contrasts else ""
+
+    @cached_property
+    def _estimands(self) -> dict[PoolKey, list[Estimand]]:
+        groups: dict[PoolKey, list[Estimand]] = {}
+        for estimand in dict.fromkeys(case.estimand for claim in self.plan.claims for case in claim.cases):
+            groups.setdefault(self.pool_key(estimand), []).append(estimand)
+        return groups
+
+    def _pooled(self, key: PoolKey) -> float:
+        if key not in self._pools:
+            self._pools[key] = pooled([self.effects(estimand)[0] for estimand in self._estimands.get(key, [])])
+        return self._pools[key]
+
+    def _systematic(self, estimand: Estimand) -> float:
+        """On the log scale the floor holds for one ratio, so a ratio of ratios has it twice. On the linear scale it is a share of the largest timed
+        term; what was counted or weighed has none."""
+        floor = max(self.thresholds.floor(self.device(estimand)), self.bias_shown(self.device(estimand), self._arrangement(estimand)))
+        if estimand.scale is Scale.LOG:
+            return floor * max(1.0, sum(abs(term.weight) for term in estimand.terms) / 2)
+        timed = [term for term in estimand.terms if is_timed(term.measure)]
+        sizes = [abs(term.weight * mean(values)) for term in timed if (values := self._term_values(estimand, term.trial, term.measure))]
+        return floor * max(sizes, default=0.0)
+
+    def _term_values(self, estimand: Estimand, trial: str, measure: str) -> list[float]:
+        terms = [term for term in estimand.terms if term.trial == trial and term.measure == measure]
+        return [v for term in terms for r in self.completed(term.contrast) if not isinstance(v := value_of(r, term), Reason)]
+
+    # ------------------------------------------------------------ what the controls show
+
+    def control_effects(self, control: Control, part: int | None = None) -> list[tuple[float, float]]:
+        """Return (log ratio measured, log ratio known) of the control's rounds, of one part of the run or of all; at most as many as its one look takes."""
+        contrast = self.contrasts.get(control.contrast)
+        if contrast is None or not contrast.trials:
+            return []
+        rounds = [r for r in self.completed(control.contrast) if part is None or r.part == part]
+        pairs = (control_pair(r, control.kind, contrast.trials[0].id, contrast.trials[-1].id) for r in rounds[: None if part is None else contrast.looks[-1]])
+        return [pair for pair in pairs if pair is not None]
+
+    @cached_property
+    def _biases(self) -> dict[tuple[str, str], float]:
+        shown: dict[tuple[str, str], float] = {}
+        for control in self.plan.controls:
+            values = [value for value, _ in self.control_effects(control)] if control.kind is ControlKind.NEGATIVE else []
+            if len(values) > 1 and abs(mean(values)) > half_width(values, self.thresholds.control_alpha, Floors()):
+                key = (control.device, control.arrangement.value)
+                shown[key] = max(shown.get(key, 0.0), abs(mean(values)))
+        return shown
+
+    def bias_shown(self, device: str, arrangement: str) -> float:
+        """Return the bias, in log units, that a negative control shows beyond its own noise; 0 where it shows none."""
+        return self._biases.get((device, arrangement), 0.0)
+
+
+def contrasts_of(estimand: Estimand) -> list[str]:
+    return list(dict.fromkeys(term.contrast for term in estimand.terms))

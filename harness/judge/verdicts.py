@@ -1,0 +1,99 @@
+"""Assembles everything that is to be said of a run: controls, proofs, cases, claims, ladders, and how many of the verdicts to expect wrong."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from harness.judge.book import Book
+from harness.judge.cases import DECIDED, Judged, judge_case, verdict_on
+from harness.judge.claims import alpha_of, claim_verdict
+from harness.judge.controls import judge_controls
+from harness.judge.equivalence import judge_proofs
+from harness.judge.estimates import find
+from harness.judge.ladder import judge_ladder
+from harness.model import Claim, ClaimResult, Estimate, Plan, ProofResult, Reason, Role, RoundRecord, Verdict, Verdicts, Word
+
+
+def judge(plan: Plan, records: Sequence[RoundRecord], load_proof: Callable[[str], Mapping[str, NDArray[Any]]]) -> Verdicts:
+    """Return the verdicts on every claim of the plan. Pure: the same records give the same verdicts, online and offline.
+
+    `load_proof` returns a proof's arrays by the name in its record; whatever it raises as HarnessError, OSError, ValueError or KeyError makes that
+    proof "could not be carried out". `records` in the order in which they were measured.
+    """
+    book = Book(plan, records)
+    proofs = judge_proofs(book, load_proof)
+    by_proof = {result.proof: result for result in proofs}
+    cases = {claim.id: _judge_cases(book, claim, by_proof) for claim in plan.claims}
+    claims = tuple(_claim_result(claim, cases[claim.id]) for claim in plan.claims)
+    everything = [judged for mine in cases.values() for judged in mine]
+    estimates: dict[str, Estimate | None] = {judged.case.id: judged.result.estimate for judged in everything}
+    decided = [judged for judged in everything if judged.case.role is Role.JUDGED and judged.result.verdict.word in DECIDED]
+    return Verdicts(
+        claims=claims,
+        controls=judge_controls(book),
+        proofs=proofs,
+        ladders=tuple(judge_ladder(ladder, estimates) for ladder in plan.ladders),
+        alpha=plan.alpha,
+        preliminary=plan.preliminary,
+        judged=len(decided),
+        expected_wrong=math.fsum(judged.alpha for judged in decided),
+        holm=_holm(book, cases, decided),
+    )
+
+
+def _judge_cases(book: Book, claim: Claim, proofs: Mapping[str, ProofResult]) -> list[Judged]:
+    if claim.not_testable is not None:
+        return []
+    alphas = {case.id: alpha_of(claim, case, book.plan.alpha) for case in claim.cases}
+    return [Judged(case, judge_case(book, case, alphas[case.id], proofs), alphas[case.id]) for case in claim.cases]
+
+
+def _claim_result(claim: Claim, judged: Sequence[Judged]) -> ClaimResult:
+    results = tuple(one.result for one in judged)
+    return ClaimResult(claim.id, claim_verdict(claim, results), results, claim.carried_over)
+
+
+# ---------------------------------------------------------------- Holm
+
+
+def _holm(book: Book, cases: Mapping[str, Sequence[Judged]], decided: Sequence[Judged]) -> dict[str, str]:
+    """Return each claim's word when all decided cases together may be wrong with probability alpha (Holm 1979); claims without a judged case are left out.
+
+    Step by step from the surest: the i-th of m keeps its verdict if it would still be reached at alpha / (m - i); from the first that would not, none does.
+    """
+    kept: set[str] = set()
+    for at, (surest, judged) in enumerate(sorted(((_least_alpha(book, j), j) for j in decided), key=lambda pair: pair[0])):
+        if surest > judged.alpha / (len(decided) - at):
+            break
+        kept.add(judged.case.id)
+    words: dict[str, str] = {}
+    for claim in book.plan.claims:
+        if any(judged.case.role is Role.JUDGED for judged in cases[claim.id]):
+            adjusted = [_adjusted(judged, kept) for judged in cases[claim.id]]
+            words[claim.id] = claim_verdict(claim, [judged.result for judged in adjusted]).word.value
+    return words
+
+
+def _adjusted(judged: Judged, kept: set[str]) -> Judged:
+    if judged.case.role is not Role.JUDGED or judged.result.verdict.word not in DECIDED or judged.case.id in kept:
+        return judged
+    undone = Verdict(Word.INCONCLUSIVE, Reason("holm", "not sure enough among so many verdicts"))
+    return replace(judged, result=replace(judged.result, verdict=undone))
+
+
+def _least_alpha(book: Book, judged: Judged) -> float:
+    """Return the smallest alpha at which the case would still be decided: its p-value. More confidence only widens an interval, so halving finds it."""
+    estimate = judged.result.estimate
+    if estimate is None or estimate.method != "t":
+        return 0.0
+    low, high = math.log(1e-12), math.log(judged.alpha)
+    for _ in range(25):
+        middle = (low + high) / 2
+        decided = verdict_on(judged.case, find(book, judged.case, math.exp(middle)), None).word in DECIDED
+        low, high = (low, middle) if decided else (middle, high)
+    return math.exp(high)
