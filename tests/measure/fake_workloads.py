@@ -41,6 +41,8 @@ class Fake(Workload):
             time.sleep(60)
         if self.fault == "raise":
             raise ValueError("a fault\non two lines")
+        if self.fault == "raise_path":
+            open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "nothing.bin"))
         if self.fault == "memory":
             raise MemoryError("no room")
 
@@ -53,7 +55,7 @@ class Fake(Workload):
     def run(self, steps: int) -> Tally:
         self.blocks += 1
         self.misbehave("first" if self.blocks == 1 else "warmup" if self.blocks == 2 else "blocks")
-        if self.fault == "retrace" and self.blocks > 8:
+        if self.fault == "retrace" and self.blocks > 5:
             self.traced += 1
         if self.fault == "print":
             print('{"type": "block"} garbage', flush=True)
@@ -129,6 +131,12 @@ def build_environment(**_: Any) -> Workload:
             return {"names": " ".join(sorted(os.environ)), "python": "%d.%d" % sys.version_info[:2]}
 
     return Environment()
+
+
+def build_hungry(**_: Any) -> Workload:
+    """A workload that needs a gibibyte to be built."""
+    bytearray(1 << 30)
+    return Fake()
 
 
 class _Bystander:
