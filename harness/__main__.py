@@ -124,7 +124,7 @@ def _carry_out(settings: Settings, machine: Machine, plan: Plan, bundle: Bundle,
     local = Local(settings.factors, {"data_dir": str(settings.data_dir)}, (ROOT,))
     with Display(settings.verbosity) as display, stop_on_signals() as stop:
         display.plan(plan, bundle.path.name, machine.slug)
-        with machine_lock(tell=display.note, stop=stop):
+        with machine_lock(bundle.path.name, tell=display.note, stop=stop):
             ended = carry_out(plan, bundle, local, display, stop, budget_s=settings.budget_s, part=part)
         verdicts = conclude(plan, bundle)
         records = bundle.records()

@@ -38,6 +38,8 @@ STANDARD_WORKLOAD = "resnet50"
 """Cases that name this workload follow the `workload=` of the command line; others keep the net that they are about."""
 
 PROOF_LOOKS = (1,)
+CONTROL_QUADS = 4
+CONTROL_BLOCK_S = {"cpu": 1.0, "gpu": 1.0}
 PERTURBATION = 1e-7
 """Relative change of the weights whose effect on two steps, times ten, is the tolerance for "computes the same"."""
 
@@ -273,7 +275,8 @@ def _controls(contrasts: tuple[Contrast, ...], sweep: SweepSpec, bench: Bench) -
         name = f"control-{bench.device}-{arrangement.value.replace('_', '-')}"
         trials = (make_trial(bench, cell, Driver.BLOCKS, name="a"), make_trial(bench, cell, Driver.BLOCKS, name="b", ghost_every=10))
         title = f"two workers of the same cell, {arrangement.value.replace('_', ' ')}"
-        duet = Contrast(name, title, Purpose.CONTROL, trials, arrangement, (sweep.control_rounds,), quads=4, block_s=1.0 if bench.device == "gpu" else 0.6, absence=blocks)
+        block_s = sweep.block_s or CONTROL_BLOCK_S[bench.device]
+        duet = Contrast(name, title, Purpose.CONTROL, trials, arrangement, (sweep.control_rounds,), CONTROL_QUADS, block_s, absence=blocks)
         duets.append(replace(duet, expected_round_s=expected_round_s(duet, bench, {cell.id: cell})))
         kinds = (ControlKind.NEGATIVE, ControlKind.POSITIVE, *((ControlKind.ABSENCE,) if blocks else ()))
         controls += [Control(f"{name}-{kind.value}", kind, name, bench.device, arrangement) for kind in kinds]

@@ -57,10 +57,11 @@ def plan_case(claim: str, spec: CaseSpec, bench: Bench, sweep: SweepSpec, sizes:
     cells: dict[str, Cell] = {}
     for weight, point_sizes in points.values():
         arms = {name: _arm_cell(spec, bench, name, {**sizes, **point_sizes}, where) for name in spec.arms}
+        drivers = {cell.id: _arm_driver(spec, name, where) for name, cell in arms.items()}
         if not arms:
             raise ConfigError(f"{where}: has no arms; form {spec.form} needs {_needed(spec)}")
         suffix = f"-{factor}{next(iter(point_sizes.values()))}" if point_sizes else ""
-        contrast = _contrast(f"{claim}.{spec.id}{suffix}", spec, bench, sweep, list(dict.fromkeys(c.id for c in arms.values())), {c.id: c for c in arms.values()})
+        contrast = _contrast(f"{claim}.{spec.id}{suffix}", spec, bench, sweep, drivers, {c.id: c for c in arms.values()})
         contrasts.append(contrast)
         cells |= {cell.id: cell for cell in arms.values()}
         terms += [_term(weight, term, arms, contrast.id, spec, where) for term in _weights(spec)]
@@ -112,8 +113,17 @@ def _slope_points(spec: CaseSpec, where: str) -> tuple[str, dict[float, tuple[fl
 
 def _arm_cell(spec: CaseSpec, bench: Bench, arm: str, sizes: dict[str, Scalar], where: str) -> Cell:
     own: dict[str, Any] = dict(spec.arms[arm])
-    arm_sizes = own.pop("sizes", {})
-    return make_cell(bench, spec.workload, {**spec.levels, **own}, {**sizes, **arm_sizes}, f"{where}, arm {arm}")
+    arm_sizes, workload = own.pop("sizes", {}), own.pop("workload", spec.workload)
+    own.pop("driver", None)
+    return make_cell(bench, workload, {**spec.levels, **own}, {**sizes, **arm_sizes}, f"{where}, arm {arm}")
+
+
+def _arm_driver(spec: CaseSpec, arm: str, where: str) -> Driver:
+    name = spec.arms[arm].get("driver", spec.driver.value)
+    try:
+        return Driver(name)
+    except ValueError as error:
+        raise ConfigError(f"{where}, arm {arm}: there is no driver {name!r}; known: {', '.join(d.value for d in Driver)}") from error
 
 
 def _weights(spec: CaseSpec) -> list[TermSpec]:
@@ -150,13 +160,14 @@ def _arrangement(spec: CaseSpec, arms: int) -> Arrangement:
     return Arrangement.TURNS_OF_BLOCKS if spec.driver is Driver.BLOCKS and arms > 1 else Arrangement.SOLO
 
 
-def _contrast(name: str, spec: CaseSpec, bench: Bench, sweep: SweepSpec, order: list[str], cells: dict[str, Cell]) -> Contrast:
-    arrangement = _arrangement(spec, len(order))
-    trials = tuple(make_trial(bench, cells[cell], spec.driver) for cell in order)
-    once = spec.driver is Driver.ONCE
+def _contrast(name: str, spec: CaseSpec, bench: Bench, sweep: SweepSpec, drivers: dict[str, Driver], cells: dict[str, Cell]) -> Contrast:
+    """Return the contrast of the cells, each with its driver. Arms that answer once are exact where their scale is."""
+    arrangement = _arrangement(spec, len(drivers))
+    trials = tuple(make_trial(bench, cells[cell], driver) for cell, driver in drivers.items())
+    once = set(drivers.values()) == {Driver.ONCE}
     looks = (2,) if once and _scale(spec) is Scale.EXACT else sweep.looks
     slow = max(expected_step_s(bench, cell) for cell in cells.values()) > SLOW_STEP_S
-    block_s = 1.0 if slow or bench.device == "gpu" else 0.5
+    block_s = sweep.block_s or (1.0 if slow or bench.device == "gpu" else 0.5)
     quads = min(sweep.quads, 2) if arrangement is not Arrangement.TURNS_OF_BLOCKS or slow else sweep.quads
     contrast = Contrast(name, spec.title, Purpose.CLAIM, trials, arrangement, looks, quads, block_s)
     return replace(contrast, expected_round_s=expected_round_s(contrast, bench, cells))

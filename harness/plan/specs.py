@@ -76,7 +76,10 @@ class TermSpec(Strict, frozen=True):
 
 
 class CaseSpec(Strict, frozen=True):
-    """One comparison of a claim, as written; `harness.plan.estimands` says what each `form` becomes."""
+    """One comparison of a claim, as written; `harness.plan.estimands` says what each `form` becomes.
+
+    An arm is a mapping of factor to level; it may also hold `sizes`, `workload` and `driver` of its own.
+    """
 
     id: str
     title: str
@@ -151,6 +154,7 @@ class SweepSpec(Strict, frozen=True):
     ladder: bool = False
     budget: str | None = None
     quads: int = 3
+    block_s: float | None = None  # None: half a second, a whole one on a GPU or where steps are slow
 
 
 class Rung(Strict, frozen=True):
