@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.errors import ConfigError, HarnessError
 from harness.judge import judge
 from harness.model import Plan, Verdicts, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 USAGE = "usage: python -m harness.judge RUN [alpha=0.05] [results_dir=results]"
 
@@ -23,12 +26,12 @@ def main(arguments: Sequence[str]) -> int:
         print(USAGE)  # noqa: T201 - the answer of the command
         return 0
     run, alpha, results_dir = _read(arguments)
-    from harness.store import Bundle  # noqa: PLC0415 - the room of judges knows the store only in its command
+    from harness.store import Bundle  # noqa: PLC0415 - only this command knows the store
 
     bundle = Bundle.open(run, results_dir)
     verdicts = judge(_at(bundle.manifest.plan, alpha), bundle.records(), bundle.load_proof)
     bundle.write_verdicts(verdicts)
-    print("\n".join([*summary(verdicts), *(f"note: {note}" for note in bundle.notes)]))  # noqa: T201
+    print(*summary(verdicts), *(f"note: {note}" for note in bundle.notes), sep="\n")  # noqa: T201 - as above
     return CONTROL_FAILED if any(control.word == "failed" for control in verdicts.controls) else 0
 
 
@@ -73,7 +76,7 @@ def summary(verdicts: Verdicts) -> list[str]:
         carried = " (carried over)" if claim.carried_over and claim.verdict.word is not Word.NOT_TESTABLE else ""
         lines.append(f"{claim.claim}: {claim.verdict.word.value}{carried}: {claim.verdict.reason.text}")
     preliminary = "preliminary; " if verdicts.preliminary else ""
-    lines.append(f"{preliminary}{verdicts.judged} verdicts, of which {verdicts.expected_wrong:.2g} are to be expected wrong (alpha {verdicts.alpha:g})")
+    lines.append(f"{preliminary}{verdicts.judged} verdicts; expect {verdicts.expected_wrong:.2g} of them to be wrong (alpha {verdicts.alpha:g})")
     return lines
 
 

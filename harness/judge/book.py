@@ -5,13 +5,16 @@ Must not know verdicts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from harness.judge.effects import Value, control_pair, effect, value_of
 from harness.judge.stats import Floors, half_width, mean, pooled
 from harness.judge.thresholds import Thresholds, thresholds_of
 from harness.model import Contrast, Control, ControlKind, Estimand, Plan, Reason, RoundRecord, Scale, State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 TIMED = frozenset({"throughput", "step_time", "first_call", "input_wait"})
 
@@ -78,7 +81,7 @@ class Book:
     def effects(self, estimand: Estimand) -> tuple[list[float], Reason | None]:
         """Return one effect per round on the estimand's scale, and the last reason why a round gave none.
 
-        Rounds of several contrasts are paired in the order in which they completed: they are independent, so any pairing that looks at no value will do.
+        Rounds of several contrasts are paired in the order in which they completed: they are independent, so any pairing blind to values will do.
         """
         if estimand not in self._effects:
             self._effects[estimand] = self._paired(estimand)
@@ -116,7 +119,8 @@ class Book:
 
     def pool_key(self, estimand: Estimand) -> PoolKey:
         """Return what spreads are pooled by: device, arrangement, scale. Timings on the log scale go together; bytes, shares and counts vary each
-        in its own way, and on the linear scale in its own unit, so they are pooled by measure."""
+        in its own way, and on the linear scale in its own unit, so they are pooled by measure.
+        """
         measures = frozenset(term.measure for term in estimand.terms)
         alike = estimand.scale is Scale.LOG and all(is_timed(name) for name in measures)
         return self.device(estimand), self._arrangement(estimand), estimand.scale, frozenset({"timed"}) if alike else measures
@@ -142,7 +146,8 @@ class Book:
 
     def _systematic(self, estimand: Estimand) -> float:
         """On the log scale the floor holds for one ratio, so a ratio of ratios has it twice. On the linear scale it is a share of the largest timed
-        term; what was counted or weighed has none."""
+        term; what was counted or weighed has none.
+        """
         floor = max(self.thresholds.floor(self.device(estimand)), self.bias_shown(self.device(estimand), self._arrangement(estimand)))
         if estimand.scale is Scale.LOG:
             return floor * max(1.0, sum(abs(term.weight) for term in estimand.terms) / 2)
@@ -157,12 +162,16 @@ class Book:
     # ------------------------------------------------------------ what the controls show
 
     def control_effects(self, control: Control, part: int | None = None) -> list[tuple[float, float]]:
-        """Return (log ratio measured, log ratio known) of the control's rounds, of one part of the run or of all; at most as many as its one look takes."""
+        """Return (log ratio measured, log ratio known) of the control's rounds, of one part of the run or of all.
+
+        Of a part, at most as many as its one look takes.
+        """
         contrast = self.contrasts.get(control.contrast)
         if contrast is None or not contrast.trials:
             return []
         rounds = [r for r in self.completed(control.contrast) if part is None or r.part == part]
-        pairs = (control_pair(r, control.kind, contrast.trials[0].id, contrast.trials[-1].id) for r in rounds[: None if part is None else contrast.looks[-1]])
+        most = None if part is None else contrast.looks[-1]
+        pairs = (control_pair(r, control.kind, contrast.trials[0].id, contrast.trials[-1].id) for r in rounds[:most])
         return [pair for pair in pairs if pair is not None]
 
     @cached_property

@@ -6,11 +6,15 @@ One lost round may be an accident, so two independent ones are needed. Must not 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from harness.judge.book import Book
 from harness.judge.effects import value_of, work_of
 from harness.model import Case, Estimate, Reason, RoundRecord, Scale, State, Term, Trial, TrialRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from harness.judge.book import Book
 
 LEAST_LOST = 2
 """Independent rounds that must have been lost in the same way."""
@@ -41,8 +45,8 @@ def _out_of_memory(trial: TrialRecord | None) -> bool:
 def timeout_estimate(book: Book, case: Case) -> Estimate | None:
     """Return the bound that time-outs put on the estimand, with every other term at its least favourable value seen.
 
-    A timed-out arm has a rate between 0 and its bound (a duration between its bound and infinity). None where there are fewer than two time-outs in the
-    same arm, where some other arm was never measured, or where nothing is bounded at all.
+    A timed-out arm has a rate between 0 and its bound (a duration between its bound and infinity). None where there are fewer than two time-outs
+    in the same arm, where some other arm was never measured, or where nothing is bounded at all.
     """
     estimand = case.estimand
     if estimand.scale is Scale.EXACT or book.effects(estimand)[0]:
@@ -71,7 +75,7 @@ def _weighed(weight: float, value: float, scale: Scale) -> float:
 
 def _estimate(low: float, high: float, n: int, scale: Scale, level: float) -> Estimate | None:
     if scale is Scale.LOG:
-        return Estimate(None, math.exp(min(low, 709.0)), math.exp(high) if high < 709.0 else None, n, "bound", level)  # noqa: PLR2004 - the largest float
+        return Estimate(None, math.exp(min(low, 709.0)), math.exp(high) if high < 709.0 else None, n, "bound", level)
     # An estimate can be open above only, so a difference that is open below is not reported as a bound.
     return None if math.isinf(low) else Estimate(None, low, None if math.isinf(high) else high, n, "bound", level)
 
@@ -80,7 +84,7 @@ def _estimate(low: float, high: float, n: int, scale: Scale, level: float) -> Es
 
 
 def _late_rounds(book: Book, term: Term) -> list[tuple[RoundRecord, TrialRecord]]:
-    """Return the rounds in which this term's arm timed out where that bounds its measure: in warm-up or blocks a speed, in the first call that call."""
+    """Return the rounds in which this term's arm timed out where that bounds its measure: a speed in warm-up or blocks, the first call in itself."""
     phases = {"trace", "first"} if term.measure == "first_call" else {"warmup", "blocks"} if term.measure in _RATES else set()
     late = ((record, record.trial(term.trial)) for record in book.lost(term.contrast))
     return [(r, t) for r, t in late if t is not None and t.outcome.state is State.TIMED_OUT and t.outcome.phase in phases]
@@ -89,8 +93,8 @@ def _late_rounds(book: Book, term: Term) -> list[tuple[RoundRecord, TrialRecord]
 def _bounded(book: Book, term: Term, late: Iterable[tuple[RoundRecord, TrialRecord]]) -> Range | None:
     """Return the range of a timed-out arm's measure, from the deadlines that its outcomes name.
 
-    n steps did not end within the deadline, so a step takes longer than deadline / n, and the rate is below work per step * n / deadline. Warm-up waits
-    for a single step; for blocks the outcome must say how many were asked. Several time-outs: the weakest bound of them.
+    n steps did not end within the deadline, so a step takes longer than deadline / n, and the rate is below work per step * n / deadline. Warm-up
+    waits for a single step; for blocks the outcome must say how many were asked. Several time-outs: the weakest bound of them.
     """
     slowest_s = [seconds for _, trial in late if (seconds := _step_longer_than_s(book, term, trial)) is not None]
     if not slowest_s:

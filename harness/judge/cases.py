@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from harness.judge.book import Book
 from harness.judge.effects import outcome_reason, work_of
 from harness.judge.estimates import Found, find
 from harness.judge.stats import mean, width_at
 from harness.judge.verdict import band_of, decide, off_scale, on_scale, rounds_needed, verdict_of
 from harness.model import ArmResult, Case, CaseResult, ProofResult, Reason, Role, RoundRecord, State, Verdict, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.judge.book import Book
 
 DECIDED = frozenset({Word.CONFIRMED, Word.EXCEEDED, Word.WEAKER, Word.REFUTED, Word.REVERSED})
 

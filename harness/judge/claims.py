@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from harness.judge.cases import DECIDED
 from harness.model import Case, CaseResult, Claim, Decide, Reason, Role, Verdict, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 
@@ -34,7 +37,8 @@ def claim_verdict(claim: Claim, results: Sequence[CaseResult]) -> Verdict:
     if len(judged) == 1:
         return judged[0][1]
     word = all_of([v.word for _, v in judged]) if claim.decide is not Decide.ANY else any_of([v.word for _, v in judged])
-    text = f"{'any' if claim.decide is Decide.ANY else 'all'} of {len(judged)} cases must hold: " + ", ".join(f"{name} {v.word.value}" for name, v in judged)
+    rule = "any" if claim.decide is Decide.ANY else "all"
+    text = f"{rule} of {len(judged)} cases must hold: " + ", ".join(f"{name} {v.word.value}" for name, v in judged)
     open_ = tuple(dict.fromkeys(region for _, v in judged if v.word is Word.INCONCLUSIVE for region in v.open)) if word is Word.INCONCLUSIVE else ()
     needed = [v.more_rounds for _, v in judged if v.word is Word.INCONCLUSIVE]
     more = max((n for n in needed if n is not None), default=None) if word is Word.INCONCLUSIVE and None not in needed else None

@@ -6,11 +6,15 @@ One look at 99 %. CONFIRMED is "held"; wholly off the known value is "failed"; a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from harness.judge.book import Book
 from harness.judge.stats import LEAST_ROUNDS, Floors, Look, deviation, mean, take_look
 from harness.model import Control, ControlKind, ControlResult, Estimate, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.judge.book import Book
 
 HELD, FAILED, NOT_SHOWN = "held", "failed", "not shown"
 
@@ -36,7 +40,8 @@ def _judge_part(book: Book, control: Control, part: int) -> ControlResult:
     expected = mean([known for _, known in pairs])
     if len(values) < LEAST_ROUNDS:
         text = f"{len(values)} of {book.contrasts[control.contrast].looks[-1]} rounds completed, {LEAST_ROUNDS} are needed"
-        return ControlResult(control.id, NOT_SHOWN, math.exp(expected), _estimate(values, None, book), Reason("too_few_rounds", text, {"rounds": len(values)}))
+        reason = Reason("too_few_rounds", text, {"rounds": len(values)})
+        return ControlResult(control.id, NOT_SHOWN, math.exp(expected), _estimate(values, None, book), reason)
     # The floor under the interval is the default one: what a control shows must not excuse it.
     look = take_look(values, book.thresholds.control_alpha, Floors(_least_spread(book, control), book.thresholds.floor(control.device)))
     word, reason = _word(book, control.kind, look, expected)

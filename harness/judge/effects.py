@@ -9,10 +9,13 @@ from __future__ import annotations
 import math
 import statistics
 import weakref
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from harness.model import ControlKind, Estimand, Reading, Reason, RoundRecord, Scale, State, Statistic, Term, TrialRecord
+from harness.model import Arrangement, ControlKind, Estimand, Reading, Reason, RoundRecord, Scale, State, Statistic, Term, TrialRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
 
 MAIN, ABSENCE = "main", "absence"
 
@@ -136,8 +139,11 @@ def _of_readings(record: RoundRecord, term: Term) -> Value:
     values = _readings(record, term.trial, term.measure)
     if not values:
         return _no_reading(record, term)
+    if term.statistic is Statistic.VALUE and record.arrangement is Arrangement.TURNS_OF_TRIALS:
+        return math.fsum(values) / len(values)  # A, B, B, A: the mean of both starts, so that drift cancels
     if term.statistic is Statistic.VALUE and len(set(values)) > 1:
-        return Reason("several_values", f"{term.measure} has {len(values)} readings that differ where one is expected", {"first": values[0], "last": values[-1]})
+        text = f"{term.measure} has {len(values)} readings that differ where one is expected"
+        return Reason("several_values", text, {"first": values[0], "last": values[-1]})
     return max(values) if term.statistic is Statistic.MAX else float(statistics.median(values))
 
 

@@ -7,17 +7,21 @@ Must not know how proofs are made or where they lie.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from harness.errors import HarnessError
-from harness.judge.book import Book
 from harness.judge.thresholds import Thresholds
 from harness.model import Proof, ProofResult, Reason, Scalar
 
+if TYPE_CHECKING:
+    from harness.judge.book import Book
+
 Arrays: TypeAlias = Mapping[str, NDArray[Any]]
+
+DEFAULTS = Thresholds()
 
 REDUCED = frozenset({"tf32", "mixed_float16", "mixed_bfloat16", "float16"})
 """Precisions in which only the loss and its finiteness are compared; their code is proven in fp32 by a proof of its own."""
@@ -63,7 +67,7 @@ def _not_made(book: Book, arm: str, contrast: str) -> Reason:
 
 
 def compare(
-    baseline: Arrays, perturbed: Arrays | None, treatment: Arrays, precision: str, thresholds: Thresholds = Thresholds()
+    baseline: Arrays, perturbed: Arrays | None, treatment: Arrays, precision: str, thresholds: Thresholds = DEFAULTS
 ) -> tuple[bool | None, Reason]:
     """Return whether `treatment` computes what `baseline` does, and the reason with every difference beside its tolerance.
 
@@ -80,8 +84,7 @@ def compare(
     if not _finite(treatment):
         return False, Reason("not_finite", "the treatment's loss is not finite")
     numbers, failed = _compare_loss(baseline, treatment, thresholds.proof_loss(precision))
-    if not reduced:
-        assert perturbed is not None  # noqa: S101 - `_unfit` saw to it; tells the type checker
+    if not reduced and perturbed is not None:
         if not all(_size(baseline, step) > 0 for step in STEPS):
             return None, Reason("baseline_idle", "the baseline's own weights did not move, so nothing can be compared")
         for step in STEPS:

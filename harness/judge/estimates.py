@@ -11,6 +11,8 @@ from harness.judge.stats import LEAST_ROUNDS, Floors, Look, deviation, half_widt
 from harness.judge.verdict import off_scale
 from harness.model import Case, Estimand, Estimate, Reason, Scale, State
 
+NO_FLOORS = Floors()
+
 EXACT_ROUNDS = 2
 """Fresh rounds that must agree on an exact value."""
 
@@ -21,7 +23,7 @@ class Found:
 
     estimate: Estimate | None
     defect: Reason | None
-    floors: Floors = Floors()
+    floors: Floors = NO_FLOORS
     alpha_look: float = 0.0
 
 
@@ -57,25 +59,26 @@ def _by_looks(book: Book, estimand: Estimand, values: list[float], alpha: float,
     if low > high:
         text = "the looks' intervals have nothing in common: the rounds drift, or their spread is not what it seemed"
         contradiction = Reason("looks_contradict", text, {"looks": len(looks), "rounds": len(values)})
-        return Found(_estimate(values, looks[-1].low, looks[-1].high, looks, estimand.scale, 1 - alpha), contradiction, floors, alpha_look)
-    return Found(_estimate(values, low, high, looks, estimand.scale, 1 - alpha), defect, floors, alpha_look)
+        return Found(_estimate(values, (looks[-1].low, looks[-1].high), looks, estimand.scale, 1 - alpha), contradiction, floors, alpha_look)
+    return Found(_estimate(values, (low, high), looks, estimand.scale, 1 - alpha), defect, floors, alpha_look)
 
 
 def present(values: list[float], alpha_look: float, floors: Floors, scale: Scale) -> Estimate:
     """Return the interval of all rounds so far, a look or not: for display. One round has no interval: it is open on both sides, and no spread."""
-    if len(values) < 2:  # noqa: PLR2004
+    if len(values) < 2:
         lowest = 0.0 if scale is Scale.LOG else -LARGEST
         return Estimate(off_scale(scale, values[0]), lowest, None, 1, "t", 1 - alpha_look, (), (off_scale(scale, values[0]),), None)
     half = half_width(values, alpha_look, floors)
-    return _estimate(values, mean(values) - half, mean(values) + half, [], scale, 1 - alpha_look)
+    return _estimate(values, (mean(values) - half, mean(values) + half), [], scale, 1 - alpha_look)
 
 
 LARGEST = 1.7976931348623157e308
 """The largest float: strict JSON has no infinity."""
 
 
-def _estimate(values: list[float], low: float, high: float, looks: list[Look], scale: Scale, level: float) -> Estimate:
+def _estimate(values: list[float], ends: tuple[float, float], looks: list[Look], scale: Scale, level: float) -> Estimate:
     """Bring everything back to natural units. The point is the mean of all rounds, kept within the interval that is reported."""
+    low, high = ends
     return Estimate(
         point=off_scale(scale, min(max(mean(values), low), high)),
         low=off_scale(scale, low),

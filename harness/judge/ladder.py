@@ -1,11 +1,14 @@
-"""Do a ladder's rungs multiply to its total? A cross-check of the whole bundle: if not, a switch's worth depends on the others, or something drifted."""
+"""Do a ladder's rungs multiply to its total? If not, something drifted, or a switch's worth depends on what is on beside it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from harness.model import Estimate, Ladder, LadderResult
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def judge_ladder(ladder: Ladder, estimates: Mapping[str, Estimate | None]) -> LadderResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from harness.judge.book import Book, contrasts_of
 from harness.judge.cases import DECIDED, verdict_on
@@ -11,6 +11,9 @@ from harness.judge.estimates import EXACT_ROUNDS, find, present
 from harness.judge.stats import LEAST_ROUNDS, half_width, mean
 from harness.judge.verdict import band_of
 from harness.model import Case, Estimate, Plan, Purpose, Role, RoundRecord, Scale
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 BOUND_ROUNDS = 2
 """So many time-outs make a bound, and so many lost rounds without a completed one a failure: more of them tell nothing new."""
@@ -23,32 +26,31 @@ def settled(plan: Plan, contrast: str, records: Sequence[RoundRecord]) -> bool:
     """
     book = Book(plan, records)
     planned = book.contrasts.get(contrast)
-    if planned is None:
+    if planned is None or _hopeless(book, contrast):
         return True
-    done, lost = len(book.completed(contrast)), len(book.lost(contrast))
-    if lost >= BOUND_ROUNDS and (done == 0 or lost > book.thresholds.lost_share * (lost + done)):
-        return True
+    done = len(book.completed(contrast))
     if any(control.contrast == contrast for control in plan.controls):
         this_part = sum(record.part == book.last_part for record in book.completed(contrast))
         if this_part < planned.looks[-1]:
             return False
-    if done >= planned.looks[-1]:
-        return True
-    if planned.purpose is Purpose.PROOF or any(contrast in {p.baseline, p.perturbed, p.treatment} for p in plan.proofs):
+    if planned.purpose is Purpose.PROOF:
         return done >= 1
     cases = [(case, alpha_of(claim, case, plan.alpha)) for claim in plan.claims for case in claim.cases if contrast in contrasts_of(case.estimand)]
-    if not cases:
-        return done >= planned.looks[0]
-    return all(_case_settled(book, case, alpha) for case, alpha in cases)
+    enough = planned.looks[-1] if cases else planned.looks[0]
+    return done >= enough or (bool(cases) and all(_case_settled(book, case, alpha) for case, alpha in cases))
+
+
+def _hopeless(book: Book, contrast: str) -> bool:
+    """Return whether so many rounds were lost that there is a bound, a failure or an unstable contrast to report, and nothing else to come."""
+    done, lost = len(book.completed(contrast)), len(book.lost(contrast))
+    return lost >= BOUND_ROUNDS and (done == 0 or lost > book.thresholds.lost_share * (lost + done))
 
 
 def _case_settled(book: Book, case: Case, alpha: float) -> bool:
     values, _ = book.effects(case.estimand)
     if case.estimand.scale is Scale.EXACT:
         return len(values) >= EXACT_ROUNDS
-    if len(values) < LEAST_ROUNDS:
-        return False
-    if not any(look <= len(values) for look in book.looks(case.estimand)):
+    if not any(LEAST_ROUNDS <= look <= len(values) for look in book.looks(case.estimand)):
         return False
     found = find(book, case, alpha, running=True)
     if found.estimate is None or not found.estimate.looks:
@@ -79,7 +81,7 @@ def running_estimate(plan: Plan, contrast: str, records: Sequence[RoundRecord]) 
     book = Book(plan, records)
     for case, claim in sorted(reading, key=lambda pair: pair[0].role is not Role.JUDGED):
         values, _ = book.effects(case.estimand)
-        if len(values) >= 2:  # noqa: PLR2004
+        if len(values) >= 2:
             looks = book.looks(case.estimand) or (LEAST_ROUNDS,)
             alpha_look = alpha_of(claim, case, plan.alpha) / len(looks)
             return case.title, present(values, alpha_look, book.floors(case.estimand), case.estimand.scale)

@@ -6,10 +6,13 @@ Must not know cases, records or claims: numbers in, numbers out, on whatever sca
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from scipy import special
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LEAST_ROUNDS = 3
 """Fewer rounds than this decide nothing."""
@@ -38,7 +41,7 @@ def mean(values: Sequence[float]) -> float:
 
 def deviation(values: Sequence[float]) -> float | None:
     """Return the standard deviation with n - 1 in the divisor; None for fewer than two values, which show no spread."""
-    if len(values) < 2:  # noqa: PLR2004
+    if len(values) < 2:
         return None
     centre = mean(values)
     return math.sqrt(math.fsum((x - centre) ** 2 for x in values) / (len(values) - 1))

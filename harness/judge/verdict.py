@@ -6,10 +6,13 @@ Must not know where an interval comes from. Every function is total: whatever in
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from harness.model import Case, Estimate, Reason, Scale, Verdict, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 REVERSED, REFUTED, WEAKER, CONFIRMED, EXCEEDED = (w.value for w in (Word.REVERSED, Word.REFUTED, Word.WEAKER, Word.CONFIRMED, Word.EXCEEDED))
 

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
-
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, Any
 
 from harness.judge.book import Book
 from harness.judge.cases import DECIDED, Judged, judge_case, verdict_on
@@ -17,6 +14,11 @@ from harness.judge.equivalence import judge_proofs
 from harness.judge.estimates import find
 from harness.judge.ladder import judge_ladder
 from harness.model import Claim, ClaimResult, Estimate, Plan, ProofResult, Reason, Role, RoundRecord, Verdict, Verdicts, Word
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
 
 def judge(plan: Plan, records: Sequence[RoundRecord], load_proof: Callable[[str], Mapping[str, NDArray[Any]]]) -> Verdicts:
@@ -62,9 +64,12 @@ def _claim_result(claim: Claim, judged: Sequence[Judged]) -> ClaimResult:
 
 
 def _holm(book: Book, cases: Mapping[str, Sequence[Judged]], decided: Sequence[Judged]) -> dict[str, str]:
-    """Return each claim's word when all decided cases together may be wrong with probability alpha (Holm 1979); claims without a judged case are left out.
+    """Return each claim's word when all decided cases together may be wrong with probability alpha (Holm 1979).
 
-    Step by step from the surest: the i-th of m keeps its verdict if it would still be reached at alpha / (m - i); from the first that would not, none does.
+    Claims without a judged case are left out.
+
+    Step by step from the surest: the i-th of m keeps its verdict if it would still be reached at alpha / (m - i); from the first that would not,
+    none does.
     """
     kept: set[str] = set()
     for at, (surest, judged) in enumerate(sorted(((_least_alpha(book, j), j) for j in decided), key=lambda pair: pair[0])):
@@ -87,7 +92,7 @@ def _adjusted(judged: Judged, kept: set[str]) -> Judged:
 
 
 def _least_alpha(book: Book, judged: Judged) -> float:
-    """Return the smallest alpha at which the case would still be decided: its p-value. More confidence only widens an interval, so halving finds it."""
+    """Return the smallest alpha at which the case would still be decided: its p-value. More confidence only widens intervals: halving finds it."""
     estimate = judged.result.estimate
     if estimate is None or estimate.method != "t":
         return 0.0
