@@ -1,0 +1,122 @@
+"""What the machine is, and which cards NVML lets us see."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from harness.measure.machine import free_memory_bytes, hardware_slug, read_machine, slugify
+from harness.measure.telemetry import nvml
+from harness.model import Gpu
+
+CARDS = (Gpu(0, "NVIDIA H200", "GPU-aaa-1", 150 << 30, 9.0), Gpu(1, "NVIDIA H200", "GPU-bbb-2", 150 << 30, 9.0))
+
+
+class FakeNVMLError(Exception):
+    pass
+
+
+def make_pynvml(**overrides) -> SimpleNamespace:
+    """Return a binding with two cards; an override that is an exception is raised by the call of that name."""
+    calls = {
+        "nvmlInit": lambda: None,
+        "nvmlShutdown": lambda: None,
+        "nvmlDeviceGetCount": lambda: 2,
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetName": lambda handle: CARDS[handle].name.encode(),
+        "nvmlDeviceGetUUID": lambda handle: CARDS[handle].uuid,
+        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=CARDS[handle].memory_bytes),
+        "nvmlDeviceGetCudaComputeCapability": lambda handle: (9, 0),
+    }
+
+    def raising(error):
+        def call(*_):
+            raise error
+
+        return call
+
+    changed = {name: raising(value) if isinstance(value, Exception) else value for name, value in overrides.items()}
+    return SimpleNamespace(NVMLError=FakeNVMLError, **{**calls, **changed})
+
+
+def devices_with(monkeypatch, binding, env=None):
+    monkeypatch.setitem(sys.modules, "pynvml", binding)
+    return nvml.devices(env or {})
+
+
+def test_all_cards_are_listed_where_nothing_is_masked(monkeypatch):
+    assert (CARDS, None) == devices_with(monkeypatch, make_pynvml())
+
+
+@pytest.mark.parametrize("mask", ["1", "GPU-bbb-2", "GPU-bbb", "1,7", " 1 ,-1,0"])
+def test_a_mask_by_index_or_uuid_shows_the_card_it_names(monkeypatch, mask: str):
+    assert (CARDS[1:], None) == devices_with(monkeypatch, make_pynvml(), {"CUDA_VISIBLE_DEVICES": mask})
+
+
+def test_a_mask_s_order_is_kept(monkeypatch):
+    assert CARDS[::-1] == devices_with(monkeypatch, make_pynvml(), {"CUDA_VISIBLE_DEVICES": "1,0"})[0]
+
+
+@pytest.mark.parametrize("mask", ["", "-1", "9", "GPU-", "0x"])
+def test_a_mask_that_lets_nothing_through_is_the_reason(monkeypatch, mask: str):
+    gpus, reason = devices_with(monkeypatch, make_pynvml(), {"CUDA_VISIBLE_DEVICES": mask})
+    assert ((), True) == (gpus, "CUDA_VISIBLE_DEVICES" in reason)
+
+
+@pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetHandleByIndex", "nvmlDeviceGetUUID", "nvmlDeviceGetName"])
+def test_an_error_of_nvml_is_a_reason_and_no_crash(monkeypatch, call: str):
+    gpus, reason = devices_with(monkeypatch, make_pynvml(**{call: FakeNVMLError("GPU is lost")}))
+    assert ((), True) == (gpus, "GPU is lost" in reason)
+
+
+def test_a_card_s_figure_that_cannot_be_read_is_null(monkeypatch):
+    error = FakeNVMLError("not supported")
+    gpus, _ = devices_with(monkeypatch, make_pynvml(nvmlDeviceGetMemoryInfo=error, nvmlDeviceGetCudaComputeCapability=error))
+    assert [(None, None)] * 2 == [(gpu.memory_bytes, gpu.compute_capability) for gpu in gpus]
+
+
+def test_a_failing_shutdown_costs_nothing(monkeypatch):
+    assert CARDS == devices_with(monkeypatch, make_pynvml(nvmlShutdown=FakeNVMLError("gone")))[0]
+
+
+def test_a_missing_binding_is_a_reason(monkeypatch):
+    assert ((), True) == ((answer := devices_with(monkeypatch, None))[0], "nvidia-ml-py" in answer[1])
+
+
+def test_another_package_of_that_name_is_a_reason(monkeypatch):
+    assert ((), True) == ((answer := devices_with(monkeypatch, SimpleNamespace()))[0], "is not nvidia-ml-py" in answer[1])
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "slug"),
+    [
+        ("Intel(R) Xeon(R) Processor @ 2.60GHz", (), "xeon-2c-23gib"),
+        ("AMD EPYC 7763 64-Core Processor", CARDS, "epyc-2c-23gib-2x-h200"),
+        ("", (), "cpu-2c-23gib"),
+    ],
+)
+def test_a_slug_says_the_hardware_in_a_few_words(model: str, gpus: tuple[Gpu, ...], slug: str):
+    assert slug == hardware_slug(model, 2, 23 << 30, gpus)
+
+
+def test_a_name_that_was_given_replaces_the_slug():
+    assert "my-box-2" == read_machine("My box/2").slug
+
+
+def test_a_name_of_nothing_but_signs_is_still_a_folder_name():
+    assert "machine" == slugify("../..")
+
+
+def test_this_machine_can_be_read_without_tensorflow():
+    before = "tensorflow" in sys.modules
+    machine = read_machine(None)
+    assert machine.cores >= 1
+    assert machine.memory_bytes > 0
+    assert "numpy" in machine.packages
+    assert before == ("tensorflow" in sys.modules)
+
+
+def test_no_more_memory_is_free_than_there_is():
+    assert 0 < free_memory_bytes() <= read_machine(None).memory_bytes
