@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -42,14 +43,14 @@ class Ledger:
 
     def __init__(self, records: Sequence[RoundRecord] = ()) -> None:
         self.by_contrast: dict[str, list[RoundRecord]] = {}
+        self.completed: Counter[str] = Counter()
         self.peak_bytes: dict[str, int] = {}
-        self.spent_s = 0.0
         for record in records:
             self.add(record)
 
     def add(self, record: RoundRecord) -> None:
         self.by_contrast.setdefault(record.contrast, []).append(record)
-        self.spent_s += record.cost_s
+        self.completed[record.contrast] += record.outcome.state is State.COMPLETED
         for trial in record.trials:
             if trial.peak_rss_bytes:
                 self.peak_bytes[trial.cell] = max(self.peak_bytes.get(trial.cell, 0), trial.peak_rss_bytes)
@@ -143,7 +144,7 @@ def next_of_all(plan: Plan, ledger: Ledger, settled: Settled, situation: Situati
     `closed` holds the contrasts that are done, with their reasons; it is extended here, so that none is asked twice.
     """
     too_long: list[str] = []
-    for contrast in sorted((c for c in plan.contrasts if c.id not in closed), key=lambda c: _stage(c, _completed(ledger, c.id))):
+    for contrast in sorted((c for c in plan.contrasts if c.id not in closed), key=lambda c: _stage(c, ledger.completed[c.id])):
         if situation.time_left_s is not None and round_cost_s(contrast, ledger) > situation.time_left_s:
             too_long.append(contrast.id)
             continue
@@ -158,17 +159,13 @@ def next_of_all(plan: Plan, ledger: Ledger, settled: Settled, situation: Situati
     return Done(Reason("complete", "everything planned is done"))
 
 
-def _completed(ledger: Ledger, contrast: str) -> int:
-    return sum(record.outcome.state is State.COMPLETED for record in ledger.of(contrast))
-
-
 def remaining_s(plan: Plan, ledger: Ledger, closed: Mapping[str, Reason]) -> float:
     """Return roughly how many seconds the open contrasts still need to reach their next look."""
     total = 0.0
     for contrast in plan.contrasts:
         if contrast.id in closed:
             continue
-        done = _completed(ledger, contrast.id)
+        done = ledger.completed[contrast.id]
         target = next((look for look in contrast.looks if look > done), contrast.looks[-1])
         total += max(0, target - done) * round_cost_s(contrast, ledger)
     return total

@@ -1,0 +1,224 @@
+"""The whole command on a workload without a framework: plan, measure, judge, report, refuse, resume, stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FAST = ["+sweep=training", "only=[graph-speedup]", "workload=custom", "workload.runtime=host", "+sweep.block_s=0.02", "+sweep.quads=1", "sweep.looks=[3]", "sweep.control_rounds=1"]
+BUDGET_OF_TEST_S = 120.0
+
+
+def command(*arguments: str, results: Path, target: str = "tests.fakes:build") -> list[str]:
+    control = ["sweep.control.workload=custom", "sweep.control.sizes={}"]
+    return [sys.executable, "-m", "harness", *FAST, *control, f"workload.target={target}", f"results_dir={results}", "devices.kind=cpu", *arguments]
+
+
+def run(*arguments: str, results: Path, target: str = "tests.fakes:build") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments, results=results, target=target), cwd=ROOT, capture_output=True, text=True, timeout=BUDGET_OF_TEST_S, check=False)
+
+
+def plain(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "harness", *arguments], cwd=ROOT, capture_output=True, text=True, timeout=BUDGET_OF_TEST_S, check=False)
+
+
+def bundles(results: Path) -> list[Path]:
+    return sorted(path for path in results.glob("*") if path.is_dir())
+
+
+def lines(bundle: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (bundle / "records.jsonl").read_text().splitlines()]
+
+
+def verdicts(bundle: Path) -> Any:
+    return json.loads((bundle / "verdicts.json").read_text())
+
+
+def case(bundle: Path, name: str) -> Any:
+    return next(c for claim in verdicts(bundle)["claims"] for c in claim["cases"] if c["case"] == name)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.CompletedProcess[str], Path]:
+    results = tmp_path_factory.mktemp("results")
+    done = run(results=results)
+    return done, bundles(results)[0]
+
+
+def test_a_run_ends_with_a_bundle_verdicts_and_a_report(finished: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    done, bundle = finished
+    assert 0 == done.returncode, done.stderr[-2000:]
+    assert {"manifest.json", "records.jsonl", "verdicts.json", "report.html", "report.md"} <= {path.name for path in bundle.iterdir()}
+
+
+def test_a_graph_that_is_twice_as_fast_is_found_twice_as_fast(finished: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    estimate = case(finished[1], "graph-speedup.article")["estimate"]
+    assert estimate["low"] < 2.0 < estimate["high"]
+
+
+def test_the_arms_were_proven_to_compute_the_same(finished: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    assert [True] == [proof["passed"] for proof in verdicts(finished[1])["proofs"]]
+
+
+def test_no_line_of_a_bundle_names_a_path_of_this_machine(finished: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    for path in finished[1].rglob("*"):
+        if path.is_file() and path.suffix in {".json", ".jsonl", ".html", ".md", ".log"}:
+            assert str(ROOT) not in path.read_text(errors="replace"), path.name
+
+
+def test_a_report_is_rebuilt_from_the_bundle_alone(finished: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    bundle = finished[1]
+    (bundle / "report.html").unlink()
+    done = subprocess.run([sys.executable, "-m", "harness.report", str(bundle)], cwd=ROOT, capture_output=True, text=True, timeout=BUDGET_OF_TEST_S, check=False)
+    assert 0 == done.returncode, done.stderr
+    assert (bundle / "report.html").is_file()
+
+
+def test_judging_again_gives_the_same_verdicts(finished: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    bundle = finished[1]
+    before = verdicts(bundle)
+    done = subprocess.run([sys.executable, "-m", "harness.judge", str(bundle)], cwd=ROOT, capture_output=True, text=True, timeout=BUDGET_OF_TEST_S, check=False)
+    assert 0 == done.returncode, done.stderr
+    assert before == verdicts(bundle)
+
+
+def test_an_arm_that_fails_ends_with_code_2_and_takes_nothing_else_with_it(tmp_path: Path) -> None:
+    done = run(results=tmp_path, target="tests.fakes:build_failing")
+    assert 2 == done.returncode, done.stderr[-2000:]
+    result = case(bundles(tmp_path)[0], "graph-speedup.article")
+    assert result["estimate"] is None
+    assert "Traceback" not in done.stderr
+
+
+def test_arms_that_compute_different_things_get_no_verdict(tmp_path: Path) -> None:
+    run(results=tmp_path, target="tests.fakes:build_wrong")
+    verdict = case(bundles(tmp_path)[0], "graph-speedup.article")["verdict"]
+    assert "not_equivalent" == verdict["reason"]["code"]
+
+
+def children_of(pid: int) -> list[psutil.Process]:
+    return psutil.Process(pid).children(recursive=True)
+
+
+def wait_for_rounds(process: subprocess.Popen[str], results: Path, count: int) -> Path:
+    deadline = time.monotonic() + BUDGET_OF_TEST_S
+    while time.monotonic() < deadline and process.poll() is None:
+        found = bundles(results)
+        if found and (found[0] / "records.jsonl").exists() and len((found[0] / "records.jsonl").read_text().splitlines()) >= count:
+            return found[0]
+        time.sleep(0.05)
+    raise AssertionError(f"no {count} rounds: {process.poll()}")
+
+
+def test_ctrl_c_keeps_what_is_finished_and_leaves_no_child(tmp_path: Path) -> None:
+    process = subprocess.Popen(command(results=tmp_path), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    bundle = wait_for_rounds(process, tmp_path, 3)
+    children = children_of(process.pid)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=BUDGET_OF_TEST_S)
+    assert 130 == process.returncode
+    assert len(lines(bundle)) >= 3
+    assert (bundle / "report.html").is_file()
+    assert [] == [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_run_killed_in_the_middle_is_resumed_without_measuring_again(tmp_path: Path) -> None:
+    process = subprocess.Popen(command(results=tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, text=True)
+    bundle = wait_for_rounds(process, tmp_path, 5)
+    children = children_of(process.pid)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait(timeout=BUDGET_OF_TEST_S)
+    before = lines(bundle)
+    done = run(f"resume={bundle}", results=tmp_path)
+    assert 0 == done.returncode, done.stderr[-2000:]
+    after = lines(bundle)
+    assert before == after[: len(before)]
+    measured = [(r["contrast"], r["index"]) for r in after if not r["contrast"].startswith("control") and r["outcome"]["state"] == "completed"]
+    assert len(set(measured)) == len(measured)
+    assert case(bundle, "graph-speedup.article")["estimate"]["low"] < 2.0
+    assert [] == [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    assert 1 == len(bundles(tmp_path))
+
+
+def test_a_half_written_line_does_not_stop_a_resume(tmp_path: Path) -> None:
+    run(results=tmp_path)
+    bundle = bundles(tmp_path)[0]
+    records = bundle / "records.jsonl"
+    text = records.read_text()
+    records.write_text(text[: len(text) - 200])
+    done = run(f"resume={bundle}", results=tmp_path)
+    assert 0 == done.returncode, done.stderr[-2000:]
+    assert any("torn" in path.name for path in bundle.iterdir())
+
+
+def test_a_resume_with_other_settings_is_refused(tmp_path: Path) -> None:
+    run("budget=1s", results=tmp_path)
+    bundle = bundles(tmp_path)[0]
+    done = run(f"resume={bundle}", "workload.batch=3", results=tmp_path)
+    assert 1 == done.returncode
+    assert "was planned otherwise" in done.stderr
+
+
+def test_a_budget_that_is_too_short_measures_nothing_and_says_so(tmp_path: Path) -> None:
+    done = run("budget=1s", results=tmp_path)
+    assert 0 == done.returncode, done.stderr[-2000:]
+    assert "no_rounds" == case(bundles(tmp_path)[0], "graph-speedup.article")["verdict"]["reason"]["code"]
+
+
+def test_runs_at_once_take_turns_and_lose_nothing(tmp_path: Path) -> None:
+    started = [subprocess.Popen(command("budget=21s", results=tmp_path), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    for process in started:
+        process.communicate(timeout=BUDGET_OF_TEST_S)
+    assert [0, 0, 0] == [process.returncode for process in started]
+    assert 3 == len(bundles(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["+sweep=smoke", "workload.batch=abc"], "workload.batch=abc"),
+        (["+sweep=nope"], "+sweep=nope"),
+        (["+sweep=smoke", "switch.input=feed_dict", "switch.execution=eager"], "input=feed_dict with execution=eager"),
+        (["+sweep=smoke", "resume=no-such-run"], "no-such-run"),
+    ],
+)
+def test_a_refusal_is_one_line_with_code_1_and_writes_nothing(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = plain(*arguments, f"results_dir={tmp_path}")
+    assert 1 == done.returncode
+    assert 1 == len(done.stderr.splitlines())
+    assert message in done.stderr
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_a_gpu_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "+sweep=smoke", "devices.kind=gpu", f"results_dir={tmp_path}"],
+        cwd=ROOT, capture_output=True, text=True, timeout=BUDGET_OF_TEST_S, check=False, env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    assert 1 == done.returncode
+    assert "asked for a GPU, found 0" in done.stderr
+    assert [] == list(tmp_path.iterdir())
+
+
+def test_no_argument_lists_the_sweeps_and_runs_nothing(tmp_path: Path) -> None:
+    done = plain()
+    assert 0 == done.returncode
+    assert all(f"  {sweep} " in done.stdout for sweep in ("full", "quick", "smoke", "training"))
+
+
+def test_a_plan_lists_every_claim_and_runs_nothing(tmp_path: Path) -> None:
+    done = plain("+sweep=full", "plan=true", "devices.kind=cpu", f"results_dir={tmp_path}")
+    assert 0 == done.returncode, done.stderr
+    missing = [path.stem for path in (ROOT / "conf" / "claims").glob("*.yaml") if path.stem not in done.stdout]
+    assert [] == missing
+    assert [] == list(tmp_path.iterdir())
