@@ -77,7 +77,9 @@ def axis_of(band: Band) -> Axis:
     lo = -math.inf if band.lo is None else on_scale(band.scale, band.lo)
     hi = math.inf if band.hi is None else on_scale(band.scale, band.hi)
     wide_lo, wide_hi = _widened(band, lo, hi)
-    if band.null is None or lo < (null := on_scale(band.scale, band.null)) < hi:
+    null = math.nan if band.null is None else on_scale(band.scale, band.null)
+    # A band that is nothing but its null claims "no effect" too.
+    if band.null is None or lo < null < hi or lo == null == hi:
         return Axis((REFUTED, CONFIRMED, REFUTED), (wide_lo, wide_hi), (False, True), 1.0, 0.0, 0.0)
     delta = math.log1p(band.margin) if band.scale is Scale.LOG else band.margin
     sign, near, far = (1.0, wide_lo - null, wide_hi - null) if lo >= null else (-1.0, null - wide_hi, null - wide_lo)
