@@ -9,6 +9,7 @@ import os
 import secrets
 import stat
 import zipfile
+import zlib
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -110,7 +111,7 @@ def read_arrays(path: Path, limit_bytes: int = PROOF_LIMIT_BYTES) -> dict[str, n
                     raise BundleError(f"{where} holds {len(members)} arrays, more than the {PROOF_MEMBERS_LIMIT} that a proof may have")
                 return {member.filename.removesuffix(".npy"): _read_array(archive, member, where) for member in members}
         # What a hostile file makes numpy and zipfile raise is open-ended; all of it means that the file is not one of ours.
-        except (zipfile.BadZipFile, ValueError, EOFError, OSError, KeyError, NotImplementedError, RuntimeError, SyntaxError) as error:
+        except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, OSError, KeyError, RuntimeError, SyntaxError) as error:
             raise BundleError(f"{where} is no readable .npz file: {type(error).__name__}: {error}") from error
 
 
