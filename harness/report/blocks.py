@@ -17,6 +17,11 @@ ROUND_COLUMNS = ["contrast", "index", "trial", "work", "seconds", "unit", "block
 LEVEL_COLUMNS = ["contrast", "trial", "rate", "low", "high", "unit", "rounds"]
 
 
+def _frame(rows: Sequence[tuple[object, ...]], columns: list[str]) -> pd.DataFrame:
+    frame: pd.DataFrame = pd.DataFrame.from_records(list(rows), columns=columns)
+    return frame
+
+
 def blocks_frame(records: Sequence[RoundRecord]) -> pd.DataFrame:
     """Return one row a timed block (work in `unit`, duration in seconds); blocks without a value or without time are left out."""
     rows = []
@@ -31,28 +36,30 @@ def blocks_frame(records: Sequence[RoundRecord]) -> pd.DataFrame:
             seconds = (reading.t1_ns - reading.t0_ns) / 1e9
             key = (record.contrast, record.index, record.attempt, reading.trial, reading.quad, reading.turn)
             rows.append((*key, counts and reading.part == "main", done, reading.value, reading.unit, reading.n, seconds))
-    return pd.DataFrame.from_records(rows, columns=BLOCK_COLUMNS)
+    return _frame(rows, BLOCK_COLUMNS)
 
 
 def rounds_frame(blocks: pd.DataFrame) -> pd.DataFrame:
     """Return one row a completed round and trial: all work of the accepted blocks over all their time (`rate`, units of work per second)."""
     kept = blocks[blocks["accepted"].astype(bool) & blocks["completed"].astype(bool)]
     if kept.empty:
-        return pd.DataFrame(columns=ROUND_COLUMNS)
+        return _frame([], ROUND_COLUMNS)
     grouped = kept.groupby(["contrast", "index", "trial"], sort=False)
     frame = grouped.agg(work=("work", "sum"), seconds=("seconds", "sum"), unit=("unit", "first"), blocks=("work", "size")).reset_index()
-    return frame.assign(rate=frame["work"] / frame["seconds"])[ROUND_COLUMNS]
+    rated: pd.DataFrame = frame.assign(rate=frame["work"] / frame["seconds"])[ROUND_COLUMNS]
+    return rated
 
 
 def levels_frame(rounds: pd.DataFrame) -> pd.DataFrame:
     """Return one row a contrast and trial: total work over total time, and the lowest and highest round beside it."""
     if rounds.empty:
-        return pd.DataFrame(columns=LEVEL_COLUMNS)
+        return _frame([], LEVEL_COLUMNS)
     grouped = rounds.groupby(["contrast", "trial"], sort=False)
     frame = grouped.agg(
         work=("work", "sum"), seconds=("seconds", "sum"), low=("rate", "min"), high=("rate", "max"), unit=("unit", "first"), rounds=("rate", "size")
     )
-    return frame.assign(rate=frame["work"] / frame["seconds"]).reset_index()[LEVEL_COLUMNS]
+    rated: pd.DataFrame = frame.assign(rate=frame["work"] / frame["seconds"]).reset_index()[LEVEL_COLUMNS]
+    return rated
 
 
 def phases_frame(records: Sequence[RoundRecord]) -> pd.DataFrame:
@@ -65,11 +72,12 @@ def phases_frame(records: Sequence[RoundRecord]) -> pd.DataFrame:
     ]
     present = [p for p in START_PHASES if any(p in row for row in rows)]
     if not rows or not present:
-        return pd.DataFrame(columns=["cell", "starts", *START_PHASES])
+        return _frame([], ["cell", "starts", *START_PHASES])
     frame = pd.DataFrame(rows)
     frame = frame[frame["solo"].astype(bool)] if frame["solo"].any() else frame
     grouped = frame.groupby("cell", sort=False)
-    return grouped[present].median().assign(starts=grouped.size()).reset_index().fillna(0.0)
+    medians: pd.DataFrame = grouped[present].median().assign(starts=grouped.size()).reset_index().fillna(0.0)
+    return medians
 
 
 def memory_frame(records: Sequence[RoundRecord]) -> pd.DataFrame:
@@ -80,8 +88,9 @@ def memory_frame(records: Sequence[RoundRecord]) -> pd.DataFrame:
         for trial in record.trials
         if trial.peak_rss_bytes is not None and trial.outcome.state is State.COMPLETED
     ]
-    frame = pd.DataFrame(rows, columns=["cell", "peak_rss_bytes"])
-    return frame.groupby("cell", sort=False)["peak_rss_bytes"].agg(["max", "size"]).reset_index().set_axis(["cell", "peak_rss_bytes", "trials"], axis=1)
+    frame = _frame(rows, ["cell", "peak_rss_bytes"])
+    peaks: pd.DataFrame = frame.groupby("cell", sort=False)["peak_rss_bytes"].agg(["max", "size"]).reset_index().set_axis(["cell", "peak_rss_bytes", "trials"], axis=1)
+    return peaks
 
 
 def device_memory(records: Sequence[RoundRecord]) -> dict[str, dict[str, float]]:
@@ -110,9 +119,9 @@ def waits_frame(records: Sequence[RoundRecord], blocks: pd.DataFrame) -> pd.Data
             if reading.name == "input_wait_s" and reading.value is not None and cell and reading.part == "main" and ("main", reading.quad) in accepted:
                 waited[cell] = waited.get(cell, 0.0) + reading.value
     if not waited:
-        return pd.DataFrame(columns=["cell", "share", "blocks"])
+        return _frame([], ["cell", "share", "blocks"])
     kept = blocks[blocks["accepted"].astype(bool) & blocks["completed"].astype(bool)]
     named = kept.assign(cell=[cells.get(key, "") for key in zip(kept["contrast"], kept["trial"], strict=True)])
     time = named.groupby("cell")["seconds"].agg(["sum", "size"])
     rows = [(cell, wait / time["sum"][cell], int(time["size"][cell])) for cell, wait in waited.items() if cell in time.index and time["sum"][cell] > 0]
-    return pd.DataFrame(rows, columns=["cell", "share", "blocks"])
+    return _frame(rows, ["cell", "share", "blocks"])

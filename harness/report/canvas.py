@@ -87,6 +87,12 @@ def row_axes(layout: Layout, counts: Sequence[int], top: float = 0.45, bottom: f
     return figure, axes
 
 
+def axes_height(ax: Axes) -> float:
+    """Return the height of an axes in inches."""
+    figure = ax.get_figure(root=True)
+    return float(figure.get_size_inches()[1]) * ax.get_position().height if figure is not None else 1.0
+
+
 def bar_offset(layout: Layout) -> float:
     """How far below a row's middle its bar lies, in rows: labels need the upper part of a narrow row."""
     return 0.27 if layout.narrow else 0.0

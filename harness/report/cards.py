@@ -77,14 +77,14 @@ def _card(index: Index, claim: Claim, rates: Rates) -> Card:
         id=claim.id,
         group=claim.group,
         word=result.verdict.word if result else None,
-        summary=measured(index, main, found.get(main.id)) if main else numbers.NA,
+        summary=measured(main, found.get(main.id)) if main else numbers.NA,
         statement=claim.statement,
         source=", ".join(SOURCES.get(letter, letter) for letter in (claim.source if set(claim.source) <= {"S", "D"} else [claim.source])),
         hardware=_hardware(claim, index),
         why=result.verdict.reason.text if result else "No verdict yet: the run has not come this far.",
         adjusted=f"Adjusted for the number of verdicts (Holm): {adjusted}" if adjusted and result and adjusted != result.verdict.word.value else "",
         compared=tuple(_compared(index, main)) if main else (),
-        results=_results(index, claim, found),
+        results=_results(claim, found),
         looks=_looks(main, found.get(main.id)) if main else None,
         published=Table("What others published", ("what", "figure", "where"), tuple((p.what, p.value, p.source) for p in claim.published))
         if claim.published
@@ -126,7 +126,7 @@ def _measure(case: Case) -> str:
     return ", ".join(dict.fromkeys(term.measure.replace("_", " ") for term in case.estimand.terms))
 
 
-def _results(index: Index, claim: Claim, found: dict[str, CaseResult]) -> Table:
+def _results(claim: Claim, found: dict[str, CaseResult]) -> Table:
     rows = []
     for case in claim.cases:
         result = found.get(case.id)
@@ -137,7 +137,7 @@ def _results(index: Index, claim: Claim, found: dict[str, CaseResult]) -> Table:
         spread = _spread(case, result)
         why = case.why_reading or (result.verdict.reason.text if result else "")
         equal = (result.equivalence if result else None) or ""
-        rows.append((case.title, kind, numbers.band(case.lo, case.hi, case.unit, case.null), measured(index, case, result), n, spread, said, equal, why))
+        rows.append((case.title, kind, numbers.band(case.lo, case.hi, case.unit, case.null), measured(case, result), n, spread, said, equal, why))
     columns = ("case", "role", "claimed", "measured (interval)", "n", "spread", "verdict", "equal results", "why")
     return Table("What came out", columns, tuple(rows), numeric=(4, 5))
 

@@ -82,7 +82,7 @@ def make_content(index: Index, tables: dict[str, Any], notes: Sequence[str]) -> 
     return Content(
         title="What this machine says about TensorFlow speed-ups",
         machine_line=f"{machine}, {numbers.size(manifest.machine.memory_bytes)} memory",
-        run_line=f"Sweep {plan.sweep}, started {manifest.created_at}, run {manifest.name}",
+        run_line=f"Sweep {plan.sweep}, started {manifest.created_at}, machine name {manifest.name}",
         preliminary=_preliminary(index),
         headline=headline(words, len(index.records)),
         highlights=tuple(highlights(tables["speedups"])),
@@ -200,7 +200,7 @@ def _resource_sections(index: Index, tables: dict[str, Any]) -> list[Section]:
         made.append(Section("memory", "Memory", "The highest resident memory of the process that trained, over its whole life.", _alt(table), table))
     if len(phases):
         names = [name for name in ("spawn", "import", "build", "trace", "first", "warmup") if name in phases and phases[name].sum() > 0]
-        rows = tuple((r["label"], *(numbers.seconds(r[name]) for name in names), numbers.count(r["starts"])) for r in phases.to_dict("records"))
+        rows = tuple((str(r["label"]), *(numbers.seconds(r[name]) for name in names), numbers.count(r["starts"])) for r in phases.to_dict("records"))
         says = {"first": "first call", "warmup": "warm-up"}
         table = Table("Start-up", ("arm", *(says.get(n, n) for n in names), "starts"), rows, numeric=tuple(range(1, len(names) + 2)))
         made.append(Section("phases", "Start-up, phase by phase", "Median of starts that nothing else overlapped.", _alt(table), table))
@@ -238,7 +238,7 @@ def _facts(index: Index) -> list[Table]:
         hardware.append(("GPU", f"none: {machine.gpu_reason}" if machine.gpu_reason else "none"))
     hardware += [("NUMA nodes", numbers.count(machine.numa_nodes)), ("container", machine.container or "none")]
     software = [("kernel", machine.kernel), ("Python", machine.python), *sorted(machine.packages.items())]
-    origin = [("run", manifest.name), ("started", manifest.created_at), ("parts", ", ".join(manifest.parts) or "1")]
+    origin = [("machine name", manifest.name), ("started", manifest.created_at), ("parts", ", ".join(manifest.parts) or "1")]
     origin += [(key.replace("_", " "), _text(value)) for key, value in manifest.provenance.items()]
     origin += [
         ("benchmark definition", f"version {manifest.benchmark_version}"), ("bundle schema", f"version {manifest.schema_version}"),

@@ -20,7 +20,7 @@ from matplotlib.transforms import blended_transform_factory
 from harness.model import Word
 from harness.report import numbers
 from harness.report.canvas import (
-    BAND, BAND_EDGE, EXECUTION, GAIN, INK, LOSS, MARKERS, SERIES, UNKNOWN, WIDE, Layout, bar_offset, linear_axis, panels, ratio_axis,
+    BAND, BAND_EDGE, EXECUTION, GAIN, INK, LOSS, MARKERS, SERIES, UNKNOWN, WIDE, Layout, axes_height, bar_offset, linear_axis, panels, ratio_axis,
     row_axes, row_text, shorten,
 )  # fmt: skip
 from harness.report.words import LOOKS
@@ -130,7 +130,7 @@ def _ratio_bars(ax: Axes, part: pd.DataFrame, layout: Layout, limits: tuple[floa
         row_text(ax, layout, i, row[label], row[detail] if detail else "", (word, ink) if word else ("", ink), row.measured)
     ax.set_xlabel("throughput ratio, on over off (log scale)")
     across = blended_transform_factory(ax.transAxes, ax.transAxes)
-    height = ax.figure.get_size_inches()[1] * ax.get_position().height
+    height = axes_height(ax)
     one = ax.transAxes.inverted().transform(ax.transData.transform((1, 0)))[0]
     for x, text, side, color in ((one - 0.015, "◀ slower", "right", LOSS), (one + 0.015, "faster ▶", "left", GAIN)):
         ax.text(x, 1 + 0.1 / height, text, transform=across, ha=side, va="bottom", fontsize=10.5, color=color, weight="bold")
@@ -162,7 +162,7 @@ def ladder(frames: list[tuple[str, pd.DataFrame]], layout: Layout) -> Figure | N
     figure, axes = row_axes(layout, [len(frame) for _, frame in parts], top=0.78)
     for ax, (title, frame) in zip(axes, parts, strict=True):
         _ratio_bars(ax, frame, layout, ratio_axis(ax, values, layout, least=(0.7, 1.4)), "label", None)
-        height = ax.figure.get_size_inches()[1] * ax.get_position().height
+        height = axes_height(ax)
         ax.text(-(layout.left - 0.08) / (layout.width - layout.left - layout.right - 0.1), 1 + 0.46 / height, shorten(title, 46 if layout.narrow else 90),
                 transform=ax.transAxes, weight="bold", fontsize=11 if layout.narrow else 12, va="bottom")  # fmt: skip
     return figure

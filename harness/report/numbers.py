@@ -7,6 +7,7 @@ digits. What cannot be shown is `n/a` with its reason, never `nan`, `inf` or 0. 
 from __future__ import annotations
 
 import math
+from typing import TypeGuard
 
 NA = "n/a"
 
@@ -14,9 +15,12 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T", "P")
 
 
-def known(value: float | None) -> bool:
-    """Whether there is a finite number to show."""
-    return value is not None and math.isfinite(value)
+_LARGEST = 1e300  # beyond it a number stands for "no limit", because strict JSON has no infinity
+
+
+def known(value: float | None) -> TypeGuard[float]:
+    """Whether there is a number to show: neither missing, nor nan, nor infinite (or standing for it)."""
+    return value is not None and math.isfinite(value) and abs(value) < _LARGEST
 
 
 def missing(reason: str | None) -> str:
@@ -26,7 +30,7 @@ def missing(reason: str | None) -> str:
 
 def significant(value: float | None, digits: int = 3) -> str:
     """Return `value` to `digits` significant digits without an exponent: 2.41, 0.803, 12.3, 1,230."""
-    if value is None or not math.isfinite(value):
+    if not known(value):
         return NA
     if value == 0:
         return "0"
@@ -42,7 +46,7 @@ def significant(value: float | None, digits: int = 3) -> str:
 
 def plain(value: float | None) -> str:
     """Return a number as people write it in a claim: 2, 0.95, 1,000 (at most four significant digits, no padding)."""
-    if value is None or not math.isfinite(value):
+    if not known(value):
         return NA
     text = significant(value, 4)
     return text.rstrip("0").rstrip(".") if "." in text and "e" not in text else text
@@ -55,19 +59,19 @@ def ratio(value: float | None) -> str:
 
 def count(value: float | None) -> str:
     """Return a count with thousands separators; fractions (means of counts) keep three digits."""
-    if value is None or not math.isfinite(value):
+    if not known(value):
         return NA
     return f"{int(value):,}" if float(value).is_integer() else significant(value)
 
 
 def percent(share: float | None) -> str:
-    """Return a share of one in per cent: 0.123 is `12.3 %`."""
-    return f"{significant(share * 100)} %" if share is not None and math.isfinite(share) else NA
+    """Return a share of one in per cent: 0.123 is `12.3 %` (with a space that does not break)."""
+    return f"{significant(share * 100)}\N{NO-BREAK SPACE}%" if known(share) else NA
 
 
 def size(n_bytes: float | None) -> str:
     """Return bytes in binary units: 17179869184 is `16.0 GiB`."""
-    if n_bytes is None or not math.isfinite(n_bytes):
+    if not known(n_bytes):
         return NA
     value, unit = float(n_bytes), 0
     while abs(value) >= 1023.5 and unit < len(_BINARY) - 1:
@@ -77,7 +81,7 @@ def size(n_bytes: float | None) -> str:
 
 def seconds(value_s: float | None) -> str:
     """Return a duration in the unit that fits: ns, µs, ms, s, then minutes and hours from two minutes on."""
-    if value_s is None or not math.isfinite(value_s):
+    if not known(value_s):
         return NA
     magnitude = abs(value_s)
     if magnitude == 0:
@@ -92,7 +96,7 @@ def seconds(value_s: float | None) -> str:
 
 def rate(value: float | None, unit: str) -> str:
     """Return work per second. `unit` is that of the work (`samples`) or of the rate (`samples/s`); bytes are binary, FLOP decimal-prefixed."""
-    if value is None or not math.isfinite(value):
+    if not known(value):
         return NA
     work = unit.removesuffix("/s") or "units"
     if work in {"bytes", "B"}:
@@ -107,7 +111,7 @@ def rate(value: float | None, unit: str) -> str:
 
 def quantity(value: float | None, unit: str) -> str:
     """Return a number in its unit: "" is a ratio, then bytes, s, share, any `x/s`; other units are counts followed by their name."""
-    if value is None or not math.isfinite(value):
+    if not known(value):
         return NA
     if unit in {"", "x"}:
         return ratio(value)
@@ -127,7 +131,7 @@ def edge(value: float, unit: str) -> str:
     if unit in {"", "x"}:
         return f"{plain(value)}x"
     if unit == "share":
-        return f"{plain(value * 100)} %"
+        return f"{plain(value * 100)}\N{NO-BREAK SPACE}%"
     if unit in {"bytes", "B"}:
         return size(value)
     return f"{plain(value)} {unit}"
@@ -156,23 +160,20 @@ def interval(low: float | None, high: float | None, unit: str, n: int, method: s
         return f"at least {quantity(low, unit)}"
     if not known(low) or (method == "bound" and low == 0):
         return f"at most {quantity(high, unit)}"
-    if low == high:
-        return f"exactly {quantity(low, unit)}" if method == "exact" else f"{quantity(low, unit)} to {quantity(high, unit)}"
+    if low == high and method == "exact":
+        return "all rounds agree" if n > 1 else "one round"
     return f"{quantity(low, unit)} to {quantity(high, unit)}"
 
 
-def speed(value: float | None) -> str:
-    """Return a ratio of speeds in words a buyer reads: `2.41x as fast`, or `0.800x: a slowdown, 20.0 % slower`."""
-    if value is None or not math.isfinite(value):
-        return NA
-    if value < 1:
-        return f"{ratio(value)}: a slowdown, {percent(1 - value)} less per second"
-    return f"{ratio(value)} as fast"
+def measured(point: float | None, low: float | None, high: float | None, unit: str, n: int, method: str) -> str:  # noqa: PLR0917 - an estimate's own order
+    """Return point and interval: `2.41x (2.30x to 2.53x)`; a bound without a point is the bound alone; one round has no interval."""
+    around = interval(low, high, unit, n, method)
+    return f"{quantity(point, unit)} ({around})" if known(point) else around
 
 
 def cores(value: float | None) -> str:
     """Return a load in cores: 0.05 is five per cent of one core."""
-    return f"{value:.3f} cores" if value is not None and math.isfinite(value) else NA
+    return f"{value:.3f} cores" if known(value) else NA
 
 
 def plural(n: int, one: str, many: str | None = None) -> str:

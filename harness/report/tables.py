@@ -4,6 +4,7 @@ except the column `measured`, so that picture, page and Markdown show one and th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -19,54 +20,57 @@ SWITCH_COLUMNS = ["switch", "title", "point", "low", "high", "n", "measured", "u
 ARM_COLUMNS = ["cell", "rate", "low", "high", "unit", "rounds", "reason"]
 
 
-def why_missing(index: Index, case: Case, result: CaseResult | None) -> str:
+def why_missing(case: Case, result: CaseResult | None) -> str:
     """Return why a case shows no number, the baseline's fault first: `baseline failed: out of memory`."""
     if result is None:
         return "not judged yet"
     arms = {arm.trial: arm for arm in result.arms}
-    for term in sorted(case.estimand.terms, key=lambda t: t.weight):
-        arm = arms.get(term.trial)
-        name = "baseline" if term.weight < 0 else "treatment"
-        if len(case.estimand.terms) < 2:  # noqa: PLR2004 - a lone term is neither baseline nor treatment
-            name = "trial"
-        if arm is None and result.arms:
-            return f"{name} missing"
-        if arm is not None and arm.rate is None and arm.reason:
-            return f"{name} failed: {arm.reason}"
-        if arm is not None and arm.rate == 0:
-            return f"{name} did no work (0 {arm.unit})"
+    terms = case.estimand.terms
+    for term in sorted(terms, key=lambda t: t.weight):
+        name = "trial" if len(terms) == 1 else "baseline" if term.weight < 0 else "treatment"
+        fault = _fault(arms.get(term.trial), told=bool(arms))
+        if fault:
+            return f"{name} {fault}"
     return result.verdict.reason.text
 
 
-def measured(index: Index, case: Case, result: CaseResult | None) -> str:
+def _fault(arm: ArmResult | None, *, told: bool) -> str | None:
+    """Return what is wrong with an arm, None where it is sound or only lost its partner. `told`: the judge listed the arms at all."""
+    if arm is None:
+        return "missing" if told else None
+    reason = (arm.reason or "").removeprefix(f"{numbers.NA}: ")
+    if arm.rate is None and reason and "partner" not in reason:
+        return "missing" if reason == "missing" else f"failed: {reason.removeprefix('failed: ')}"
+    return f"did no work (0 {arm.unit})" if arm.rate == 0 else None
+
+
+def measured(case: Case, result: CaseResult | None) -> str:
     """Return a case's point and interval as text, or `n/a` with the reason."""
     estimate = result.estimate if result else None
     if estimate is None:
-        return numbers.missing(why_missing(index, case, result))
+        return numbers.missing(why_missing(case, result))
     return estimate_text(estimate, case.unit)
 
 
 def estimate_text(estimate: Estimate, unit: str) -> str:
-    """Return `2.41x (2.30x to 2.53x)`; a bound without a point is the bound alone; one round has no interval."""
-    around = numbers.interval(estimate.low, estimate.high, unit, estimate.n, estimate.method)
-    if not numbers.known(estimate.point):
-        return around
-    return f"{numbers.quantity(estimate.point, unit)} ({around})"
+    """Return an estimate as text; see `numbers.measured`."""
+    return numbers.measured(estimate.point, estimate.low, estimate.high, unit, estimate.n, estimate.method)
 
 
 def cases_frame(index: Index) -> pd.DataFrame:
     """Return one row a planned case in the plan's order, with its estimate (missing numbers are NaN) and its text."""
-    return pd.DataFrame.from_records([_case_row(index, *entry) for entry in index.joined()], columns=CASE_COLUMNS)
+    frame: pd.DataFrame = pd.DataFrame.from_records([_case_row(*entry) for entry in index.joined()], columns=CASE_COLUMNS)
+    return frame
 
 
-def _case_row(index: Index, claim: Claim, case: Case, result: CaseResult | None) -> tuple[object, ...]:
+def _case_row(claim: Claim, case: Case, result: CaseResult | None) -> tuple[object, ...]:
     estimate = result.estimate if result else None
     spread = estimate is not None and (estimate.n > 1 or estimate.method not in {"t", "welch"})
     return (
         claim.id, claim.group, case.id, case.title, case.role.value, decides(claim, case), case.estimand.scale.value, case.unit,
         case.lo, case.hi, case.null, numbers.band(case.lo, case.hi, case.unit, case.null),
         estimate.point if estimate else None, estimate.low if estimate and spread else None, estimate.high if estimate and spread else None,
-        estimate.n if estimate else 0, measured(index, case, result), (result.verdict.word if result else Word.INCONCLUSIVE).value,
+        estimate.n if estimate else 0, measured(case, result), (result.verdict.word if result else Word.INCONCLUSIVE).value,
         claim.carried_over, result.equivalence if result else None,
     )  # fmt: skip
 
@@ -74,13 +78,15 @@ def _case_row(index: Index, claim: Claim, case: Case, result: CaseResult | None)
 def forest_frame(cases: pd.DataFrame) -> pd.DataFrame:
     """Return the judged ratios: what the forest plot shows. Judged cases on other scales go to `other_scales`."""
     chosen = cases["role"].eq(Role.JUDGED.value) & cases["decides"].astype(bool)
-    return cases[chosen & cases["scale"].eq(Scale.LOG.value)].reset_index(drop=True)
+    frame: pd.DataFrame = cases[chosen & cases["scale"].eq(Scale.LOG.value)].reset_index(drop=True)
+    return frame
 
 
 def other_scales(cases: pd.DataFrame) -> pd.DataFrame:
     """Return the judged cases that no ratio axis can show: counts, shares, levels."""
     chosen = cases["role"].eq(Role.JUDGED.value) & cases["decides"].astype(bool)
-    return cases[chosen & ~cases["scale"].eq(Scale.LOG.value)].reset_index(drop=True)
+    frame: pd.DataFrame = cases[chosen & ~cases["scale"].eq(Scale.LOG.value)].reset_index(drop=True)
+    return frame
 
 
 def speedups_frame(index: Index) -> pd.DataFrame:
@@ -102,20 +108,21 @@ def speedups_frame(index: Index) -> pd.DataFrame:
         rank = 0 if decides(claim, case) and case.role is Role.JUDGED else 1 if case.role is Role.JUDGED else 2
         if result is None or result.estimate is None:
             rank += 3
-        row = (name, detail, *_switch_row(index, "", case, result)[2:])
+        row = (name, detail, *_switch_row("", case, result)[2:])
         if switch not in best or rank < best[switch][0]:
             best[switch] = (rank, row)
-    frame = pd.DataFrame.from_records([row for _, row in best.values()], columns=SWITCH_COLUMNS)
-    return frame.sort_values("point", ascending=False, na_position="last", key=pd.to_numeric, kind="stable").reset_index(drop=True)
+    frame: pd.DataFrame = pd.DataFrame.from_records([row for _, row in best.values()], columns=SWITCH_COLUMNS)
+    frame = frame.sort_values("point", ascending=False, na_position="last", key=pd.to_numeric, kind="stable").reset_index(drop=True)
+    return frame
 
 
-def _switch_row(index: Index, switch: str, case: Case, result: CaseResult | None) -> tuple[object, ...]:
+def _switch_row(switch: str, case: Case, result: CaseResult | None) -> tuple[object, ...]:
     estimate = result.estimate if result else None
     spread = estimate is not None and (estimate.n > 1 or estimate.method not in {"t", "welch"})
     unproven = bool(result and result.equivalence and result.equivalence.startswith("not proven"))
     low, high = (estimate.low, estimate.high) if estimate and spread else (None, None)
     point = estimate.point if estimate else None
-    return switch, case.title, point, low, high, estimate.n if estimate else 0, measured(index, case, result), unproven
+    return switch, case.title, point, low, high, estimate.n if estimate else 0, measured(case, result), unproven
 
 
 @dataclass(frozen=True)
@@ -137,7 +144,7 @@ def ladder_tables(index: Index) -> list[LadderTable]:
         rows: list[tuple[object, ...]] = []
         for kind, ids in (("rung", ladder.rungs), ("without", ladder.leave_one_out), ("total", (ladder.total,))):
             for case, result in (entries[i] for i in ids if i in entries):
-                row = _switch_row(index, "", case, result)
+                row = _switch_row("", case, result)
                 pair = pair_of(index, case)
                 label = "; ".join(f"{f}: {a} → {b}" for f, (a, b) in difference(*pair).items()) if pair and kind != "total" else f"measured: {case.title}"
                 rows.append((kind, label, *row[2:7]))
@@ -160,14 +167,16 @@ def ladder_tables(index: Index) -> list[LadderTable]:
 def arms_frame(index: Index, levels: pd.DataFrame) -> pd.DataFrame:
     """Return one row a cell: its throughput where it was measured over the most rounds, with the range of its rounds; failed cells keep their reason."""
     rows: dict[str, tuple[object, ...]] = {}
-    for item in levels.itertuples():
+    item: Any
+    for item in levels.sort_values("rounds", ascending=False, kind="stable").itertuples():
         cell = index.cell_of.get((item.contrast, item.trial))
-        if cell and (cell not in rows or item.rounds > rows[cell][5]):  # type: ignore[operator]  # the row's fifth entry is its rounds
-            rows[cell] = (cell, item.rate, item.low, item.high, item.unit, item.rounds, None)
+        if cell:
+            rows.setdefault(cell, (cell, item.rate, item.low, item.high, item.unit, item.rounds, None))
     for arm in _arms(index):
         rows.setdefault(arm.cell, (arm.cell, arm.rate, None, None, arm.unit, arm.rounds, arm.reason))
     ordered = [rows[cell] for cell in index.plan.cells if cell in rows]
-    return pd.DataFrame.from_records(ordered, columns=ARM_COLUMNS)
+    frame: pd.DataFrame = pd.DataFrame.from_records(ordered, columns=ARM_COLUMNS)
+    return frame
 
 
 def _arms(index: Index) -> list[ArmResult]:
@@ -177,6 +186,7 @@ def _arms(index: Index) -> list[ArmResult]:
 def batch_frame(index: Index, arms: pd.DataFrame) -> pd.DataFrame:
     """Return panel, curve, execution, batch, rate, low, high, unit for every family of cells measured at two or more batch sizes."""
     rows = []
+    item: Any
     for item in arms.itertuples():
         cell = index.plan.cells[item.cell]
         batch = cell.sizes.get("batch")
@@ -185,7 +195,7 @@ def batch_frame(index: Index, arms: pd.DataFrame) -> pd.DataFrame:
             panel = ", ".join([cell.workload, cell.device, *(f"{key} {value}" for key, value in sorted(rest.items()))])
             curve = tuple(sorted(cell.levels.items()))
             rows.append((panel, curve, cell.levels.get("execution", ""), batch, item.rate, item.low, item.high, item.unit))
-    frame = pd.DataFrame.from_records(rows, columns=["panel", "curve", "execution", "batch", "rate", "low", "high", "unit"])
+    frame: pd.DataFrame = pd.DataFrame.from_records(rows, columns=["panel", "curve", "execution", "batch", "rate", "low", "high", "unit"])
     if frame.empty:
         return frame
     several = frame.groupby(["panel", "curve"])["batch"].transform("nunique") > 1
@@ -195,10 +205,13 @@ def batch_frame(index: Index, arms: pd.DataFrame) -> pd.DataFrame:
         factors = [f for f, _ in curves[0] if len({dict(c).get(f) for c in curves}) > 1] if curves else []
         names = {c: ", ".join(dict(c).get(f, "") for f in factors) or dict(c).get("execution", "all arms") for c in curves}
         frame.loc[part.index, "label"] = [names[c] for c in part["curve"]]
-    return frame.drop(columns="curve").sort_values(["panel", "batch"]).reset_index(drop=True) if len(frame) else frame
+    if len(frame):
+        frame = frame.drop(columns="curve").sort_values(["panel", "batch"]).reset_index(drop=True)
+    return frame
 
 
 def labelled(index: Index, frame: pd.DataFrame) -> pd.DataFrame:
     """Return `frame` (which has a column `cell`) with a column `label` that names what varies among its cells; unknown cells are dropped."""
     known = frame[frame["cell"].isin(list(index.plan.cells))].reset_index(drop=True)
-    return known.assign(label=short_labels([index.plan.cells[cell] for cell in known["cell"]]))
+    named: pd.DataFrame = known.assign(label=short_labels([index.plan.cells[cell] for cell in known["cell"]]))
+    return named
