@@ -9,10 +9,8 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from harness.model import Case, Contrast, Estimate, Plan, Reason, Round, Verdicts, Word
 from harness.report import numbers
@@ -20,7 +18,12 @@ from harness.report.index import short_labels
 from harness.report.words import IN_A_SENTENCE, JUDGED, LOOKS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
     from types import TracebackType
+
+    from rich.console import Console, RenderableType
+    from rich.live import Live
 
     from harness.measure.session import Progress
     from harness.plan.outlook import Row
@@ -60,11 +63,11 @@ class Display:
         self._contrasts: dict[str, Contrast] = {}
         self._cases: dict[str, Case] = {}
         self._plan: Plan | None = None
-        self._live: Any = None
+        self._live: Live | None = None
 
-    def __enter__(self) -> Display:
+    def __enter__(self) -> Display:  # noqa: PYI034
         if self._verbosity != "quiet" and self._stream.isatty():
-            from rich.live import Live
+            from rich.live import Live  # noqa: PLC0415
 
             self._live = Live(get_renderable=self._panel, console=_console(self._stream), refresh_per_second=4, transient=True)
             self._live.start()
@@ -80,8 +83,8 @@ class Display:
         self._cases = {case.title: case for claim in plan.claims for case in claim.cases}
         testable = sum(1 for claim in plan.claims if claim.not_testable is None)
         self._say(
-            f"{name}: sweep {plan.sweep} on {machine}, {numbers.plural(testable, 'claim')} to measure in {numbers.plural(len(plan.contrasts), 'comparison')}, "
-            f"{len(plan.claims) - testable} not testable here"
+            f"{name}: sweep {plan.sweep} on {machine}, {numbers.plural(testable, 'claim')} to measure "
+            f"in {numbers.plural(len(plan.contrasts), 'comparison')}, {len(plan.claims) - testable} not testable here"
         )
 
     def note(self, text: str) -> None:
@@ -159,10 +162,10 @@ class Display:
         parts += [f"{accepted} of {measured} quads accepted"] if measured else []
         return f": {', '.join(parts)}" if parts else ""
 
-    def _panel(self) -> Any:
-        from rich.panel import Panel
-        from rich.table import Table
-        from rich.text import Text
+    def _panel(self) -> RenderableType:
+        from rich.panel import Panel  # noqa: PLC0415
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
 
         state = self._state
         grid = Table.grid(padding=(0, 2))
@@ -194,7 +197,7 @@ class Display:
 
     def _print(self, text: str) -> None:
         if self._live is not None:
-            from rich.text import Text
+            from rich.text import Text  # noqa: PLC0415
 
             self._live.console.print(Text(_clean(text)))
         else:
@@ -220,17 +223,17 @@ def _clean(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
 
 
-def _console(stream: TextIO) -> Any:
-    from rich.console import Console
+def _console(stream: TextIO) -> Console:
+    from rich.console import Console  # noqa: PLC0415
 
     return Console(file=stream, highlight=False, width=None if stream.isatty() else 160, no_color=not stream.isatty())
 
 
 def _table(title: str, columns: Sequence[tuple[str, bool]], rows: Sequence[Sequence[tuple[str, str] | str]], stream: TextIO) -> None:
     """Print rows of text (or (text, colour)) under `columns` of (name, flush right)."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
+    from rich import box  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
 
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
     for name, right in columns:
@@ -249,7 +252,10 @@ def print_plan(
     *,
     stream: TextIO | None = None,
 ) -> None:
-    """Print what would run. `overhead` is (what, rounds, seconds) of controls and proofs; `total_s` the time to the first looks and to the last ones."""
+    """Print what would run.
+
+    `overhead` is (what, rounds, seconds) of controls and proofs; `total_s` the time to the first looks and to the last ones.
+    """
     out = stream if stream is not None else sys.stdout
     runs = [row for row in rows if row.reason is None]
     shared = [(what, "", f"{rounds}", numbers.seconds(seconds), "") for what, rounds, seconds in overhead]
@@ -258,15 +264,15 @@ def print_plan(
     _table(f"Sweep {plan.sweep}: what would run", columns, [*shared, *body], out)
     lacking = [row for row in rows if row.reason is not None]
     if lacking:
-        columns = (("claim", False), ("not testable here because", False), ("what would make it testable", False))
-        _table("Not testable here", columns, [(row.claim, row.reason or "", row.makes_testable or "not known") for row in lacking], out)
+        names = (("claim", False), ("not testable here because", False), ("what would make it testable", False))
+        _table("Not testable here", names, [(row.claim, row.reason or "", row.makes_testable or "not known") for row in lacking], out)
     first, last = total_s
     print(f"{len(runs)} claims to measure, {len(lacking)} not testable here.", file=out)
     print(f"About {numbers.seconds(first)} to the first looks, {numbers.seconds(last)} if every comparison needs its last look.", file=out)
     if budget_s is not None:
         fits = "is enough for the first looks" if budget_s >= first else "is too short for every first look: the most informative rounds come first"
         print(f"The budget of {numbers.seconds(budget_s)} {fits}.", file=out)
-    print(f"Error rate per verdict {numbers.percent(plan.alpha)}{'; verdicts will be preliminary' if plan.preliminary else ''}.", file=out)
+    print(f"Error rate per verdict {numbers.edge(plan.alpha, 'share')}{'; verdicts will be preliminary' if plan.preliminary else ''}.", file=out)
 
 
 def _shared_time(seconds: float | None) -> str:

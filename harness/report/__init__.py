@@ -6,10 +6,13 @@ made, so that importing this package costs nothing. This room must not know how 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.model import Manifest, RoundRecord, Verdicts
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.model import Manifest, RoundRecord, Verdicts
+    from harness.report.index import Index
 
 
 def render(manifest: Manifest, records: Sequence[RoundRecord], verdicts: Verdicts, notes: Sequence[str]) -> dict[str, bytes]:
@@ -18,11 +21,11 @@ def render(manifest: Manifest, records: Sequence[RoundRecord], verdicts: Verdict
     `notes` are what opening the bundle brought up. A run of which nothing is judged yet gives a report that says so. A figure that has nothing
     to show is left out.
     """
-    from harness.report import canvas, figures
-    from harness.report.content import make_content
-    from harness.report.index import build_index
-    from harness.report.markdown import to_markdown
-    from harness.report.page import picture, to_html
+    from harness.report import canvas, figures  # noqa: PLC0415
+    from harness.report.content import make_content  # noqa: PLC0415
+    from harness.report.index import build_index  # noqa: PLC0415
+    from harness.report.markdown import to_markdown  # noqa: PLC0415
+    from harness.report.page import picture, to_html  # noqa: PLC0415
 
     index = build_index(manifest, records, verdicts)
     tables = make_tables(index)
@@ -40,9 +43,9 @@ def render(manifest: Manifest, records: Sequence[RoundRecord], verdicts: Verdict
     return files
 
 
-def make_tables(index: Any) -> dict[str, Any]:
+def make_tables(index: Index) -> dict[str, Any]:
     """Return every frame of the report by name, from one pass over the records."""
-    from harness.report import blocks, tables
+    from harness.report import blocks, tables  # noqa: PLC0415
 
     timed = blocks.blocks_frame(index.records)
     rounds = blocks.rounds_frame(timed)

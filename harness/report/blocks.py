@@ -5,11 +5,14 @@ Which blocks count was decided while measuring (foreign load, warm-up); this mod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from harness.model import Arrangement, RoundRecord, State
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 START_PHASES = ("spawn", "import", "build", "trace", "first", "warmup")
 BLOCK_COLUMNS = ["contrast", "index", "attempt", "trial", "quad", "turn", "accepted", "completed", "work", "unit", "n", "seconds"]
@@ -89,7 +92,9 @@ def memory_frame(records: Sequence[RoundRecord]) -> pd.DataFrame:
         if trial.peak_rss_bytes is not None and trial.outcome.state is State.COMPLETED
     ]
     frame = _frame(rows, ["cell", "peak_rss_bytes"])
-    peaks: pd.DataFrame = frame.groupby("cell", sort=False)["peak_rss_bytes"].agg(["max", "size"]).reset_index().set_axis(["cell", "peak_rss_bytes", "trials"], axis=1)
+    peaks: pd.DataFrame = (
+        frame.groupby("cell", sort=False)["peak_rss_bytes"].agg(["max", "size"]).reset_index().set_axis(["cell", "peak_rss_bytes", "trials"], axis=1)
+    )
     return peaks
 
 
@@ -116,12 +121,20 @@ def waits_frame(records: Sequence[RoundRecord], blocks: pd.DataFrame) -> pd.Data
             continue
         for reading in record.readings:
             cell = cells.get((record.contrast, reading.trial))
-            if reading.name == "input_wait_s" and reading.value is not None and cell and reading.part == "main" and ("main", reading.quad) in accepted:
+            if (
+                reading.name == "input_wait_s"
+                and reading.value is not None
+                and cell
+                and reading.part == "main"
+                and ("main", reading.quad) in accepted
+            ):
                 waited[cell] = waited.get(cell, 0.0) + reading.value
     if not waited:
         return _frame([], ["cell", "share", "blocks"])
     kept = blocks[blocks["accepted"].astype(bool) & blocks["completed"].astype(bool)]
     named = kept.assign(cell=[cells.get(key, "") for key in zip(kept["contrast"], kept["trial"], strict=True)])
     time = named.groupby("cell")["seconds"].agg(["sum", "size"])
-    rows = [(cell, wait / time["sum"][cell], int(time["size"][cell])) for cell, wait in waited.items() if cell in time.index and time["sum"][cell] > 0]
+    rows = [
+        (cell, wait / time["sum"][cell], int(time["size"][cell])) for cell, wait in waited.items() if cell in time.index and time["sum"][cell] > 0
+    ]
     return _frame(rows, ["cell", "share", "blocks"])

@@ -9,19 +9,22 @@ from __future__ import annotations
 import io
 import math
 import textwrap
-from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import seaborn as sns  # type: ignore[import-untyped,unused-ignore]
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import blended_transform_factory
 
 from harness.report import numbers
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from matplotlib.axes import Axes
 
 INK, SOFT, LINE, BAND, BAND_EDGE = "#1b2430", "#566070", "#d9dee5", "#d4dde9", "#8496ad"
 GAIN, LOSS, UNKNOWN = "#00589c", "#a83400", "#5f6875"
@@ -95,19 +98,26 @@ def axes_height(ax: Axes) -> float:
 
 def bar_offset(layout: Layout) -> float:
     """How far below a row's middle its bar lies, in rows: labels need the upper part of a narrow row."""
-    return 0.27 if layout.narrow else 0.0
+    return 0.24 if layout.narrow else 0.0
 
 
-def row_text(ax: Axes, layout: Layout, i: int, label: str, detail: str, head: tuple[str, str], value: str) -> None:
-    """Write a row's texts: bold `label` and soft `detail` on its left, `head` (text, colour) and `value` on its right; stacked above it where narrow."""
+def row_text(ax: Axes, layout: Layout, i: int, label: str, detail: str, head: tuple[str, str], value: str) -> None:  # noqa: PLR0917
+    """Write a row's texts: bold `label` and soft `detail` on its left, `head` (text, colour) and `value` on its right; stacked if narrow."""
     if layout.narrow:
         # The white ground keeps grid lines and the line at 1 from crossing letters.
         over: dict[str, Any] = {"transform": blended_transform_factory(ax.transAxes, ax.transData), "va": "center", "zorder": 2.5,
                                 "bbox": {"facecolor": "white", "edgecolor": "none", "pad": 1.5}}  # fmt: skip
-        ax.text(0, i - 0.33, shorten(label, 27 if head[0] else 44), weight="bold", fontsize=10.5, **over)
+        top = head[0] or value
+        dense = not head[0] and not detail
+        y = i - (0.28 if dense else 0.33)
+        room = 46 - len(top) if head[0] or dense else 46
+        ax.text(0, y, shorten(label, room), weight="bold", fontsize=10.5, **over)
         if head[0]:
-            ax.text(1, i - 0.33, head[0], ha="right", weight="bold", fontsize=10, color=head[1], **over)
-        ax.text(0, i - 0.07, shorten(value or detail, 48), fontsize=10, color=SOFT, **over)
+            ax.text(1, y, head[0], ha="right", weight="bold", fontsize=10, color=head[1], **over)
+        if dense:
+            ax.text(1, y, value, ha="right", fontsize=10, **over)
+        else:
+            ax.text(0, i - 0.07, shorten(value or detail, 48), fontsize=10, color=SOFT, **over)
         return
     left = blended_transform_factory(ax.figure.transFigure, ax.transData)
     lines = wrapped(label, layout.label_width, 1 if detail else 2)
@@ -123,7 +133,15 @@ def row_text(ax: Axes, layout: Layout, i: int, label: str, detail: str, head: tu
     lines = wrapped(value, 36, 2)
     up = 0.19 if len(lines) == 1 else 0.3
     ax.text(gap, i - up, head[0], transform=right, va="center", weight="bold", fontsize=11, color=head[1])
-    ax.text(gap, i + (0.21 if len(lines) == 1 else 0.17), "\n".join(lines), transform=right, va="center", fontsize=10 if len(lines) == 1 else 9, linespacing=1.15)
+    ax.text(
+        gap,
+        i + (0.21 if len(lines) == 1 else 0.17),
+        "\n".join(lines),
+        transform=right,
+        va="center",
+        fontsize=10 if len(lines) == 1 else 9,
+        linespacing=1.15,
+    )
 
 
 def shorten(text: str, width: int) -> str:
@@ -162,7 +180,7 @@ def _ratio_ticks(low: float, high: float, most: int) -> list[float]:
         every = math.ceil(len(ticks) / most)
         zero = next((k for k, t in enumerate(ticks) if math.isclose(t, 1)), 0)
         ticks = [t for k, t in enumerate(ticks) if (k - zero) % every == 0]
-    if len(ticks) < 3:  # noqa: PLR2004 - an axis needs three labelled points to be read
+    if len(ticks) < 3:
         ticks = [float(t) for t in MaxNLocator(most - 1).tick_values(low, high) if low <= t <= high]
     return ticks
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from harness.model import Case, CaseResult, Claim, Role, RoundRecord, State, Word
 from harness.report import numbers
 from harness.report.index import Index, decides, difference, pair_of, settings, short_labels
 from harness.report.tables import measured
 from harness.report.words import LOOKS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_ROUNDS = 60  # rows a table of rounds shows; records.jsonl holds all
 SOURCES = {"S": "article S, on slow training", "D": "article D, on the GPU's full power", "ours": "our own, from no article"}
@@ -54,7 +56,8 @@ class Card:
 
 def make_cards(index: Index, rounds: pd.DataFrame) -> list[Card]:
     """Return the cards of all claims that could be planned, in the plan's order."""
-    rates: Rates = {(r.contrast, int(r.index_), r.trial): (r.rate, r.unit) for r in rounds.rename(columns={"index": "index_"}).itertuples(index=False)}
+    columns = (rounds[name].tolist() for name in ("contrast", "index", "trial", "rate", "unit"))
+    rates: Rates = {(contrast, i, trial): (rate, unit) for contrast, i, trial, rate, unit in zip(*columns, strict=True)}
     return [_card(index, claim, rates) for claim in index.plan.claims if claim.not_testable is None and _testable(index, claim)]
 
 
@@ -70,7 +73,7 @@ def _card(index: Index, claim: Claim, rates: Rates) -> Card:
     main = deciding[0] if deciding else None
     adjusted = index.verdicts.holm.get(claim.id, "")
     contrasts = dict.fromkeys((term.contrast, case.id) for case in [*deciding, *claim.cases] for term in case.estimand.terms)
-    shown = {contrast: case for contrast, case in reversed(contrasts)}  # the deciding case comes first and wins
+    shown = dict(reversed(contrasts))  # the deciding case comes first and wins
     cases = {case.id: case for case in claim.cases}
     tables = [rounds_table(index, contrast, cases[case], found.get(case), rates) for contrast, case in reversed(shown.items())]
     return Card(
@@ -112,7 +115,9 @@ def _compared(index: Index, case: Case) -> list[tuple[str, str]]:
     """What the deciding case sets against what: the difference first, then all that both arms share."""
     pair = pair_of(index, case)
     if pair is None:
-        cells = list(dict.fromkeys(cell for t in case.estimand.terms if (cell := index.cell_of.get((t.contrast, t.trial))) in index.plan.cells and cell))
+        cells = list(
+            dict.fromkeys(cell for t in case.estimand.terms if (cell := index.cell_of.get((t.contrast, t.trial))) in index.plan.cells and cell)
+        )
         labels = short_labels([index.plan.cells[cell] for cell in cells]) if cells else []
         return [("case", case.title), ("arms", "; ".join(labels) or numbers.NA), ("measure", _measure(case))]
     changed = difference(*pair)
@@ -144,7 +149,7 @@ def _results(claim: Claim, found: dict[str, CaseResult]) -> Table:
 
 def _spread(case: Case, result: CaseResult | None) -> str:
     estimate = result.estimate if result else None
-    if estimate is None or estimate.n < 2 or estimate.spread is None:  # noqa: PLR2004 - one round has no spread
+    if estimate is None or estimate.n < 2 or estimate.spread is None:
         return numbers.NA
     return numbers.percent(estimate.spread) if case.estimand.scale.value == "log" else numbers.quantity(estimate.spread, case.unit or "share")
 
@@ -177,7 +182,9 @@ def rounds_table(index: Index, contrast: str, case: Case, result: CaseResult | N
 
 
 def _round_row(record: RoundRecord, trials: list[str], case: Case, rates: Rates, value: float | None) -> tuple[str, ...]:
-    found = [rates.get((record.contrast, record.index, trial)) for trial in trials] if record.outcome.state is State.COMPLETED else [None] * len(trials)
+    found = (
+        [rates.get((record.contrast, record.index, trial)) for trial in trials] if record.outcome.state is State.COMPLETED else [None] * len(trials)
+    )
     arms = [numbers.rate(*entry) if entry else _reading(record, trial, case) for entry, trial in zip(found, trials, strict=True)]
     effect = numbers.quantity(value, case.unit)
     terms = {term.trial: term.weight for term in case.estimand.terms if term.contrast == record.contrast and term.measure == "throughput"}
@@ -188,7 +195,11 @@ def _round_row(record: RoundRecord, trials: list[str], case: Case, rates: Rates,
         effect = numbers.ratio(high[0] / low[0]) if low and high and low[0] > 0 else numbers.NA
     accepted = [quad for quad in record.quads if quad.accepted and quad.part == "main"]
     loads = [quad.foreign_cores for quad in accepted if quad.foreign_cores is not None]
-    said = [] if record.outcome.state is State.COMPLETED else [f"{record.outcome.state.value}: {record.outcome.reason.text if record.outcome.reason else ''}"]
+    said = (
+        []
+        if record.outcome.state is State.COMPLETED
+        else [f"{record.outcome.state.value}: {record.outcome.reason.text if record.outcome.reason else ''}"]
+    )
     said += [flag.text for flag in record.flags] + [flag for quad in record.quads for flag in quad.flags]
     name = f"{record.index}" if record.attempt == 0 else f"{record.index}, attempt {record.attempt + 1}"
     quads = f"{len(accepted)} of {sum(1 for q in record.quads if q.index > 0 and q.part == 'main')}" if record.quads else numbers.NA

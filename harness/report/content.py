@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -18,10 +17,14 @@ from harness.model import Word
 from harness.report import numbers
 from harness.report.blocks import device_memory
 from harness.report.cards import Card, Table, make_cards
-from harness.report.index import Index
-from harness.report.tables import LadderTable
 from harness.report.validity import Check, controls_table, validity
 from harness.report.words import IN_A_SENTENCE, JUDGED, LOOKS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.report.index import Index
+    from harness.report.tables import LadderTable
 
 GROUPS = {
     "input": "Input pipeline", "execution": "Execution", "devices": "Several devices", "precision": "Precision", "checkpoints": "Checkpoints",
@@ -107,7 +110,7 @@ def _preliminary(index: Index) -> str | None:
     if not (index.plan.preliminary or index.verdicts.preliminary):
         return None
     return (
-        f"Preliminary: the sweep {index.plan.sweep} takes few rounds and judges at an error rate of {numbers.percent(index.plan.alpha)} per verdict. "
+        f"Preliminary: the sweep {index.plan.sweep} takes few rounds and judges at an error rate of {numbers.edge(index.plan.alpha, 'share')} per verdict. "  # noqa: E501
         "Run the full sweep before acting on it."
     )
 
@@ -131,12 +134,12 @@ def highlights(speedups: pd.DataFrame) -> list[str]:
     low, high = pd.to_numeric(fair["low"]), pd.to_numeric(fair["high"])
     gains, losses = fair[low > 1], fair[high < 1]
     if len(gains):
-        best: Any = gains.loc[low[low > 1].idxmax()]
+        best: Any = next(gains.loc[[low[low > 1].idxmax()]].itertuples())
         said.append(f"Largest speed-up shown: {best.measured}, {best.switch} ({best.title}).")
     elif len(speedups):
         said.append("No switch was shown to make training faster.")
     if len(losses):
-        worst: Any = losses.loc[high[high < 1].idxmin()]
+        worst: Any = next(losses.loc[[high[high < 1].idxmin()]].itertuples())
         said.append(f"Largest slowdown shown: {worst.measured}, {worst.switch} ({worst.title}).")
     return said
 
@@ -150,8 +153,8 @@ def _sections(index: Index, tables: dict[str, Any]) -> list[Section]:
         made.append(Section("ladder", "The ladder, and leaving one out", " ".join(ladder.says for ladder in ladders), _alt(table), table))
     batch = tables["throughput"]
     if len(batch):
-        rows = tuple((r.panel, r.label, numbers.count(r.batch), numbers.rate(r.rate, r.unit)) for r in batch.itertuples())
-        table = Table("Throughput", ("workload", "arm", "batch", "throughput"), rows, numeric=(2, 3))
+        curves = tuple((r.panel, r.label, numbers.count(r.batch), numbers.rate(r.rate, r.unit)) for r in batch.itertuples())
+        table = Table("Throughput", ("workload", "arm", "batch", "throughput"), curves, numeric=(2, 3))
         says = "All work of the accepted blocks over all their time; the thin bars span the lowest and the highest round."
         made.append(Section("throughput", "Throughput against batch size", says, _alt(table), table))
     made += _resource_sections(index, tables)
@@ -165,7 +168,9 @@ def _forest_section(tables: dict[str, Any]) -> Section | None:
     frame, others = tables["forest"], tables["others"]
     if frame.empty and others.empty:
         return None
-    rows = tuple((r.claim, r.title, r.band, r.measured, f"{LOOKS[Word(r.word)].symbol} {r.word}") for r in [*frame.itertuples(), *others.itertuples()])
+    rows = tuple(
+        (r.claim, r.title, r.band, r.measured, f"{LOOKS[Word(r.word)].symbol} {r.word}") for r in [*frame.itertuples(), *others.itertuples()]
+    )
     table = Table("Judged claims", ("claim", "case", "claimed", "measured (interval)", "verdict"), rows)
     says = (
         "Each line is what was measured, with its interval; the box behind it is what was claimed. A verdict is read from the regions that the whole "
@@ -194,7 +199,8 @@ def _resource_sections(index: Index, tables: dict[str, Any]) -> list[Section]:
         devices = device_memory(index.records)
         names = sorted({name for entry in devices.values() for name in entry})
         rows = tuple(
-            (r.label, numbers.size(r.peak_rss_bytes), *(numbers.size(devices.get(r.cell, {}).get(name)) for name in names)) for r in memory.itertuples()
+            (r.label, numbers.size(r.peak_rss_bytes), *(numbers.size(devices.get(r.cell, {}).get(name)) for name in names))
+            for r in memory.itertuples()
         )
         table = Table("Memory", ("arm", "host peak RSS", *(name.replace("_", " ") for name in names)), rows, numeric=tuple(range(1, 2 + len(names))))
         made.append(Section("memory", "Memory", "The highest resident memory of the process that trained, over its whole life.", _alt(table), table))
@@ -207,7 +213,9 @@ def _resource_sections(index: Index, tables: dict[str, Any]) -> list[Section]:
     if len(waits):
         rows = tuple((r.label, numbers.percent(r.share), numbers.count(r.blocks)) for r in waits.itertuples())
         table = Table("Waiting for input", ("arm", "share of step time", "blocks"), rows, numeric=(1, 2))
-        made.append(Section("input_wait", "Waiting for input", "How much of the accepted blocks' time went into waiting for the next batch.", "", table))
+        made.append(
+            Section("input_wait", "Waiting for input", "How much of the accepted blocks' time went into waiting for the next batch.", "", table)
+        )
     return made
 
 
@@ -232,7 +240,8 @@ def _facts(index: Index) -> list[Table]:
     machine, manifest = index.manifest.machine, index.manifest
     hardware = [("processor", machine.cpu_model), ("usable cores", numbers.count(machine.cores)), ("memory", numbers.size(machine.memory_bytes))]
     hardware += [
-        (f"GPU {gpu.index}", f"{gpu.name}, {numbers.size(gpu.memory_bytes)}, compute capability {gpu.compute_capability or numbers.NA}") for gpu in machine.gpus
+        (f"GPU {gpu.index}", f"{gpu.name}, {numbers.size(gpu.memory_bytes)}, compute capability {gpu.compute_capability or numbers.NA}")
+        for gpu in machine.gpus
     ]
     if not machine.gpus:
         hardware.append(("GPU", f"none: {machine.gpu_reason}" if machine.gpu_reason else "none"))
@@ -243,7 +252,7 @@ def _facts(index: Index) -> list[Table]:
     origin += [
         ("benchmark definition", f"version {manifest.benchmark_version}"), ("bundle schema", f"version {manifest.schema_version}"),
         ("hash of the claims", manifest.claims_hash), ("fingerprint", manifest.fingerprint), ("seed", str(index.plan.seed)),
-        ("error rate per verdict", numbers.percent(index.plan.alpha)),
+        ("error rate per verdict", numbers.edge(index.plan.alpha, "share")),
         *((f"threshold {name}", numbers.plain(value)) for name, value in sorted(index.plan.thresholds.items())),
     ]  # fmt: skip
     return [Table(name, ("", ""), tuple(rows)) for name, rows in (("Machine", hardware), ("Software", software), ("Provenance", origin))]

@@ -5,12 +5,10 @@ Ratios stand on a log axis around 1; nothing is clamped: an open side of an inte
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
@@ -20,10 +18,32 @@ from matplotlib.transforms import blended_transform_factory
 from harness.model import Word
 from harness.report import numbers
 from harness.report.canvas import (
-    BAND, BAND_EDGE, EXECUTION, GAIN, INK, LOSS, MARKERS, SERIES, UNKNOWN, WIDE, Layout, axes_height, bar_offset, linear_axis, panels, ratio_axis,
-    row_axes, row_text, shorten,
+    BAND,
+    BAND_EDGE,
+    EXECUTION,
+    GAIN,
+    INK,
+    LOSS,
+    MARKERS,
+    SERIES,
+    UNKNOWN,
+    WIDE,
+    Layout,
+    axes_height,
+    bar_offset,
+    linear_axis,
+    panels,
+    ratio_axis,
+    row_axes,
+    row_text,
+    shorten,
 )  # fmt: skip
 from harness.report.words import LOOKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from matplotlib.axes import Axes
 
 MOST_BARS = 24  # cells in the memory and phases figures; the tables beside them hold all
 
@@ -69,7 +89,7 @@ def _legend(figure: Figure, handles: list[Any], layout: Layout, columns: int) ->
     )  # fmt: skip
 
 
-def _band(ax: Axes, y: float, lo: float | None, hi: float | None, limits: tuple[float, float], height: float) -> None:
+def _band(ax: Axes, y: float, lo: float | None, hi: float | None, limits: tuple[float, float], height: float) -> None:  # noqa: PLR0917
     if pd.isna(lo) and pd.isna(hi):
         return
     left, right = (limits[0] if pd.isna(lo) else float(lo or 0)), (limits[1] if pd.isna(hi) else float(hi or 0))
@@ -80,7 +100,7 @@ def _band(ax: Axes, y: float, lo: float | None, hi: float | None, limits: tuple[
             ax.plot([edge, edge], [y - height / 2, y + height / 2], color=BAND_EDGE, linewidth=1.6, zorder=1.2, solid_capstyle="butt")
 
 
-def _interval(ax: Axes, y: float, row: Any, limits: tuple[float, float], ink: str, marker: str) -> None:
+def _interval(ax: Axes, y: float, row: Any, limits: tuple[float, float], ink: str, marker: str) -> None:  # noqa: ANN401, PLR0917
     """Draw point and interval; an open or zero side runs to the axis' end as an arrow. One round has a hollow marker and no interval."""
     low, high = row.low, row.high
     alone = pd.isna(low) and pd.isna(high)
@@ -114,7 +134,7 @@ def speedups(frame: pd.DataFrame, layout: Layout) -> Figure | None:
     return figure
 
 
-def _ratio_bars(ax: Axes, part: pd.DataFrame, layout: Layout, limits: tuple[float, float], label: str, detail: str | None) -> None:
+def _ratio_bars(ax: Axes, part: pd.DataFrame, layout: Layout, limits: tuple[float, float], label: str, detail: str | None) -> None:  # noqa: PLR0917
     for i in range(len(part)):
         row: Any = part.iloc[i]
         ink, word = _direction(row)
@@ -136,7 +156,7 @@ def _ratio_bars(ax: Axes, part: pd.DataFrame, layout: Layout, limits: tuple[floa
         ax.text(x, 1 + 0.1 / height, text, transform=across, ha=side, va="bottom", fontsize=10.5, color=color, weight="bold")
 
 
-def _direction(row: Any) -> tuple[str, str]:
+def _direction(row: Any) -> tuple[str, str]:  # noqa: ANN401
     """Colour and word of a ratio bar, by where the whole interval lies; without an interval nothing is said."""
     if getattr(row, "unproven", False) is True:
         return UNKNOWN, "not proven equal"
@@ -153,8 +173,9 @@ def ladder(frames: list[tuple[str, pd.DataFrame]], layout: Layout) -> Figure | N
     for title, frame in frames:
         steps = frame[frame["kind"].isin(["rung", "product", "total"])]
         order = steps["kind"].map({"rung": 0, "product": 1, "total": 2})
-        parts.append((f"{title}: switched on one after another", steps.assign(o=order).sort_values("o", kind="stable").reset_index(drop=True)))
-        parts.append((f"{title}: all on against all on but this one", frame[frame["kind"].eq("without")].reset_index(drop=True)))
+        name = f"{title}: " if len(frames) > 1 else ""
+        parts.append((f"{name}switched on one after another", steps.assign(o=order).sort_values("o", kind="stable").reset_index(drop=True)))
+        parts.append((f"{name}all on against all on but this one", frame[frame["kind"].eq("without")].reset_index(drop=True)))
     parts = [(title, frame) for title, frame in parts if len(frame)]
     if not parts:
         return None
@@ -163,8 +184,9 @@ def ladder(frames: list[tuple[str, pd.DataFrame]], layout: Layout) -> Figure | N
     for ax, (title, frame) in zip(axes, parts, strict=True):
         _ratio_bars(ax, frame, layout, ratio_axis(ax, values, layout, least=(0.7, 1.4)), "label", None)
         height = axes_height(ax)
-        ax.text(-(layout.left - 0.08) / (layout.width - layout.left - layout.right - 0.1), 1 + 0.46 / height, shorten(title, 46 if layout.narrow else 90),
-                transform=ax.transAxes, weight="bold", fontsize=11 if layout.narrow else 12, va="bottom")  # fmt: skip
+        x = -(layout.left - 0.08) / (layout.width - layout.left - layout.right - 0.1)
+        text = shorten(title[:1].upper() + title[1:], 50 if layout.narrow else 90)
+        ax.text(x, 1 + 0.46 / height, text, transform=ax.transAxes, weight="bold", fontsize=11 if layout.narrow else 12, va="bottom")
     return figure
 
 
@@ -185,9 +207,11 @@ def throughput(frame: pd.DataFrame, layout: Layout) -> Figure | None:
 def _curves(ax: Axes, part: pd.DataFrame, name: str, width: int) -> None:
     for k, (label, curve) in enumerate(part.groupby("label", sort=False)):
         execution = curve["execution"].iloc[0]
-        alone = part[part["execution"].eq(execution)]["label"].nunique() == 1
+        alone = len(set(part["label"][part["execution"].eq(execution)])) == 1  # else two curves would share a colour
         color = EXECUTION.get(execution, SERIES[k % len(SERIES)]) if alone else SERIES[k % len(SERIES)]
-        ax.plot(curve["batch"], curve["rate"], color=color, marker=MARKERS[k % len(MARKERS)], markersize=7, linewidth=2.2, label=shorten(str(label), 32))
+        ax.plot(
+            curve["batch"], curve["rate"], color=color, marker=MARKERS[k % len(MARKERS)], markersize=7, linewidth=2.2, label=shorten(str(label), 32)
+        )
         spans = curve.dropna(subset=["low", "high"])
         ax.vlines(spans["batch"], spans["low"].astype(float), spans["high"].astype(float), color=color, linewidth=1.6)
     batches = sorted(part["batch"].unique())
@@ -212,7 +236,7 @@ def memory(frame: pd.DataFrame, layout: Layout) -> Figure | None:
     layout = _dense(layout)
     figure, (ax,) = row_axes(layout, [len(shown)], top=0.15)
     for i, (label, peak) in enumerate(zip(shown["label"], shown["peak_rss_bytes"], strict=True)):
-        ax.barh(i + bar_offset(layout), peak / scale, height=0.26 if layout.narrow else 0.5, color=SERIES[0], alpha=0.75, zorder=2)
+        ax.barh(i + bar_offset(layout), peak / scale, height=0.36 if layout.narrow else 0.5, color=SERIES[0], alpha=0.75, zorder=2)
         row_text(ax, layout, i, label, "", ("", INK), numbers.size(peak))
     linear_axis(ax, float(shown["peak_rss_bytes"].max()) / scale, layout, f"peak resident memory of the process ({unit})", _number())
     return figure
@@ -220,7 +244,7 @@ def memory(frame: pd.DataFrame, layout: Layout) -> Figure | None:
 
 def _dense(layout: Layout) -> Layout:
     """Rows without a second line of text need less height."""
-    return layout if layout.narrow else replace(layout, row=0.42)
+    return replace(layout, row=0.56 if layout.narrow else 0.42)
 
 
 def _number() -> FuncFormatter:
@@ -233,7 +257,7 @@ def phases(frame: pd.DataFrame, layout: Layout) -> Figure | None:
     names = [name for name in ("spawn", "import", "build", "trace", "first", "warmup") if name in shown and shown[name].sum() > 0]
     if shown.empty or not names:
         return None
-    colors = dict(zip(("spawn", "import", "build", "trace", "first", "warmup"), ("#b9c2ce", "#7d93ad", "#3a9bd0", "#e0a100", "#c96a00", "#00795e"), strict=True))
+    colors = {"spawn": "#b9c2ce", "import": "#7d93ad", "build": "#3a9bd0", "trace": "#e0a100", "first": "#c96a00", "warmup": "#00795e"}
     layout = _dense(layout)
     figure, (ax,) = row_axes(layout, [len(shown)], top=0.5 if not layout.narrow else 0.78)
     totals = shown[names].sum(axis=1)
@@ -241,7 +265,16 @@ def phases(frame: pd.DataFrame, layout: Layout) -> Figure | None:
         left = 0.0
         for name in names:
             value = float(shown[name][i])
-            ax.barh(i + bar_offset(layout), value, left=left, height=0.26 if layout.narrow else 0.5, color=colors[name], edgecolor="white", linewidth=0.8, zorder=2)
+            ax.barh(
+                i + bar_offset(layout),
+                value,
+                left=left,
+                height=0.36 if layout.narrow else 0.5,
+                color=colors[name],
+                edgecolor="white",
+                linewidth=0.8,
+                zorder=2,
+            )
             left += value
         row_text(ax, layout, i, shown["label"][i], "", ("", INK), f"{numbers.seconds(float(totals[i]))} in all")
     linear_axis(ax, float(totals.max()), layout, "time from start to warm (s)", _number())

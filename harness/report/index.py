@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from harness.model import Case, CaseResult, Cell, Claim, ClaimResult, Contrast, Decide, Manifest, Plan, Role, RoundRecord, Scale, Verdicts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,10 @@ _SELF_EVIDENT = {"workload", "execution", "precision", "input"}  # their levels'
 
 
 def short_labels(cells: Sequence[Cell]) -> list[str]:
-    """Return a label a cell that names what is unusual among `cells`: workload, execution and sizes where they vary, other factors where they differ from most."""
+    """Return a label a cell that names what is unusual among `cells`.
+
+    Workload, execution and sizes are named where they vary, other factors where they differ from most.
+    """
     flat = [settings(cell) for cell in cells]
     keys = list(dict.fromkeys(key for entry in flat for key in entry if key != "seed"))
     varying = [key for key in keys if len({entry.get(key) for entry in flat}) > 1]
@@ -98,9 +104,8 @@ def short_labels(cells: Sequence[Cell]) -> list[str]:
     sizes = {key for cell in cells for key in cell.sizes}
     labels = []
     for entry in flat:
-        parts = []
-        for key in (k for k in varying if k in entry):
-            if key in {"workload", "execution"} or (key in sizes or len(cells) <= 3 or entry[key] != usual[key]):  # noqa: PLR2004 - few cells: name all
-                parts.append(entry[key] if key in _SELF_EVIDENT else f"{key} {entry[key]}")
+        always = {"workload", "execution", *sizes} if len(cells) > 3 else set(entry)
+        named = [key for key in varying if key in entry and (key in always or entry[key] != usual[key])]
+        parts = [entry[key] if key in _SELF_EVIDENT else f"{key} {entry[key]}" for key in named]
         labels.append(", ".join(parts) or entry["workload"])
     return labels

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from harness.report.cards import Card, Table
-from harness.report.content import Content
 from harness.report.page import MARKS
 from harness.report.words import LOOKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from harness.report.cards import Card, Table
+    from harness.report.content import Content
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~!$])")
 _BLOCK = re.compile(r"^(\s*)([-+>=]|\d+[.)])(?=\s|$)")
@@ -33,38 +37,57 @@ def code_block(text: str) -> str:
 
 def to_markdown(content: Content, figures: Mapping[str, str]) -> str:
     """Return the report. `figures` maps a section's id to the picture's path beside the file."""
-    lines: list[str] = ["# Speedproof", ""]
+    parts = [_head(content), _validity(content), _sections(content, figures), _claims(content), _facts(content)]
+    return "\n".join(line for part in parts for line in part)
+
+
+def _head(content: Content) -> list[str]:
+    lines = ["# Speedproof", ""]
     if content.preliminary:
         lines += [f"> **PRELIMINARY** {escape(content.preliminary.removeprefix('Preliminary: '))}", ""]
     lines += [f"**{escape(content.headline)}**", ""]
     for line in content.highlights:
         lines += [escape(line), ""]
-    lines += [_table(("", "verdict", "claims", "meaning"), [(LOOKS[c.word].symbol, c.word.value, str(c.count), c.says) for c in content.chips]), ""]
-    lines += [f"{escape(content.machine_line)}. {escape(content.run_line)}.", "", "## Can these figures be trusted?", ""]
+    rows = [(LOOKS[chip.word].symbol, chip.word.value, str(chip.count), chip.says) for chip in content.chips]
+    lines += [_table(("", "verdict", "claims", "meaning"), rows), ""]
+    return [*lines, f"{escape(content.machine_line)}. {escape(content.run_line)}.", ""]
+
+
+def _validity(content: Content) -> list[str]:
+    lines = ["## Can these figures be trusted?", ""]
     for check in content.checks:
         lines.append(f"- {MARKS[check.state]} **{escape(check.title)}**: {escape(check.text)}")
         lines += [f"  - {escape(line)}" for line in check.lines]
-    if content.controls:
-        lines += ["", _as_table(content.controls)]
+    return [*lines, "", _as_table(content.controls)] if content.controls else lines
+
+
+def _sections(content: Content, figures: Mapping[str, str]) -> list[str]:
+    lines = []
     for section in content.sections:
         lines += ["", f"## {escape(section.title)}", "", escape(section.says), ""]
         if section.id in figures:
             lines += [f"![{escape(section.title)}]({figures[section.id]})", ""]
         if section.table:
             lines += [_as_table(section.table)]
-    if content.groups:
-        lines += ["", "## Claim by claim"]
+    return lines
+
+
+def _claims(content: Content) -> list[str]:
+    lines = ["", "## Claim by claim"] if content.groups else []
     for name, cards in content.groups:
         lines += ["", f"### {escape(name)}"]
         for card in cards:
             lines += ["", *_card(card)]
     if content.untestable:
         lines += ["", f"## {escape(content.untestable.caption)}", "", _as_table(content.untestable)]
-    lines += ["", "## Machine, software, provenance", ""]
+    return lines
+
+
+def _facts(content: Content) -> list[str]:
+    lines = ["", "## Machine, software, provenance", ""]
     for table in content.facts:
         lines += [f"### {escape(table.caption)}", "", _as_table(table), ""]
-    lines += [f"Environment variables that workers did not get, by name: {escape(content.dropped)}.", "", code_block(content.config), ""]
-    return "\n".join(lines)
+    return [*lines, f"Environment variables that workers did not get, by name: {escape(content.dropped)}.", "", code_block(content.config), ""]
 
 
 def _card(card: Card) -> list[str]:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from harness.model import Word
-from harness.report.content import Content
 from harness.report.words import LOOKS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from harness.model import Word
+    from harness.report.content import Content
 
 MARKS = {"good": "✓", "warn": "!", "bad": "✗", "plain": "i"}
 _HERE = Path(__file__).parent
@@ -52,5 +56,5 @@ def to_html(content: Content, pictures: Mapping[str, Picture]) -> str:
     """Return the page. `pictures` maps a section's id to its figure; sections without one show their table alone."""
     environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     environment.globals.update(slug=slug, tone=_tone, looks=LOOKS, marks=MARKS)
-    css = Markup(_css())  # noqa: S704 - our own file, no text of a bundle
+    css = Markup(_css())  # noqa: S704
     return environment.get_template("page.html.j2").render(c=content, pictures=dict(pictures), css=css)

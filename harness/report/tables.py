@@ -1,5 +1,6 @@
 """From the index and the frames of blocks to the tables that the report shows: one row a case, a switch, an arm, a rung. Numbers stay raw here,
-except the column `measured`, so that picture, page and Markdown show one and the same text."""
+except the column `measured`, so that picture, page and Markdown show one and the same text.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ def speedups_frame(index: Index) -> pd.DataFrame:
         if not changed or not set(changed) <= set(pair[0].levels) | set(pair[1].levels):
             continue
         switch = "; ".join(f"{factor}: {off} → {on}" for factor, (off, on) in changed.items())
-        name, detail = (switch, case.title) if len(changed) < 3 else (case.title, switch)  # noqa: PLR2004 - three switches fill a line
+        name, detail = (switch, case.title) if len(changed) < 3 else (case.title, switch)
         rank = 0 if decides(claim, case) and case.role is Role.JUDGED else 1 if case.role is Role.JUDGED else 2
         if result is None or result.estimate is None:
             rank += 3
@@ -112,8 +113,8 @@ def speedups_frame(index: Index) -> pd.DataFrame:
         if switch not in best or rank < best[switch][0]:
             best[switch] = (rank, row)
     frame: pd.DataFrame = pd.DataFrame.from_records([row for _, row in best.values()], columns=SWITCH_COLUMNS)
-    frame = frame.sort_values("point", ascending=False, na_position="last", key=pd.to_numeric, kind="stable").reset_index(drop=True)
-    return frame
+    frame = frame.sort_values("point", ascending=False, na_position="last", key=pd.to_numeric, kind="stable")
+    return frame.reset_index(drop=True)
 
 
 def _switch_row(switch: str, case: Case, result: CaseResult | None) -> tuple[object, ...]:
@@ -146,7 +147,9 @@ def ladder_tables(index: Index) -> list[LadderTable]:
             for case, result in (entries[i] for i in ids if i in entries):
                 row = _switch_row("", case, result)
                 pair = pair_of(index, case)
-                label = "; ".join(f"{f}: {a} → {b}" for f, (a, b) in difference(*pair).items()) if pair and kind != "total" else f"measured: {case.title}"
+                label = (
+                    "; ".join(f"{f}: {a} → {b}" for f, (a, b) in difference(*pair).items()) if pair and kind != "total" else f"measured: {case.title}"
+                )
                 rows.append((kind, label, *row[2:7]))
         found = results.get(ladder.id)
         if found is not None and found.product is not None:
@@ -165,7 +168,7 @@ def ladder_tables(index: Index) -> list[LadderTable]:
 
 
 def arms_frame(index: Index, levels: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a cell: its throughput where it was measured over the most rounds, with the range of its rounds; failed cells keep their reason."""
+    """Return one row a cell: its throughput over the most rounds, with the range of these rounds; failed cells keep their reason."""
     rows: dict[str, tuple[object, ...]] = {}
     item: Any
     for item in levels.sort_values("rounds", ascending=False, kind="stable").itertuples():

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from harness.model import Scale, State
 from harness.report import numbers
 from harness.report.cards import Table
-from harness.report.index import Index
 from harness.report.tables import estimate_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from harness.report.index import Index
 
 MOST_LINES = 8
 CONTROL_SYMBOLS = {"held": "✓ held", "failed": "✗ failed", "not shown": "? not shown"}
@@ -71,7 +75,8 @@ def _expected_wrong(index: Index) -> Check:
     judged, wrong = index.verdicts.judged, index.verdicts.expected_wrong
     if judged == 0:
         return Check("plain", "Wrong verdicts to expect", "None: nothing is judged yet.")
-    text = f"{numbers.significant(wrong, 2)} of {numbers.plural(judged, 'verdict')} (each may err with a chance of {numbers.percent(index.verdicts.alpha)})."
+    chance = numbers.edge(index.verdicts.alpha, "share")
+    text = f"{numbers.significant(wrong, 2)} of {numbers.plural(judged, 'verdict')} (each may err with a chance of {chance})."
     return Check("good" if wrong < 1 else "warn", "Wrong verdicts to expect", text)
 
 
@@ -85,7 +90,7 @@ def _noise(index: Index) -> Check:
         return Check("plain", "Noise", "No spread is known: no ratio has two rounds yet.")
     middle, most = statistics.median(spreads), max(spreads)
     text = f"Rounds of one comparison differ by {numbers.percent(middle)} (median standard deviation; {numbers.percent(most)} at most)."
-    return Check("good" if middle <= 0.05 else "warn", "Noise", text)  # noqa: PLR2004 - the effect that the controls must show
+    return Check("good" if middle <= 0.05 else "warn", "Noise", text)
 
 
 def _load(index: Index) -> Check:
@@ -95,11 +100,15 @@ def _load(index: Index) -> Check:
     if not counted:
         return Check("plain", "Foreign load", "No quads of blocks were measured.")
     text = f"{len(kept):,} of {numbers.plural(len(counted), 'quad')} accepted"
-    text += f"; other processes used {numbers.cores(statistics.median(loads))} in the median, {numbers.cores(max(loads))} at most." if loads else "; load unknown."
+    text += (
+        f"; other processes used {numbers.cores(statistics.median(loads))} in the median, {numbers.cores(max(loads))} at most."
+        if loads
+        else "; load unknown."
+    )
     throttled = sum(quad.throttled_s or 0.0 for quad in kept)
     steal = [quad.steal_cores for quad in kept if quad.steal_cores is not None]
     lines = [f"throttled for {numbers.seconds(throttled)} in all"] if throttled > 0 else []
-    lines += [f"the hypervisor took up to {numbers.cores(max(steal))}"] if steal and max(steal) > 0.01 else []  # noqa: PLR2004 - a hundredth of a core
+    lines += [f"the hypervisor took up to {numbers.cores(max(steal))}"] if steal and max(steal) > 0.01 else []
     busy = len(kept) < 0.8 * len(counted) or (loads and max(loads) > index.plan.thresholds.get("foreign_cores", 0.05))
     return Check("warn" if busy or lines else "good", "Foreign load", text, tuple(lines))
 
@@ -118,7 +127,9 @@ def _failed(index: Index) -> Check:
         for contrast, trial in trials
     )
     lines = [f"{text} ({times} times)" if times > 1 else text for text, times in causes.items()]
-    return Check("warn", "Trials", f"{len(trials):,} of {numbers.plural(total, 'trial')} did not complete; no timing was taken from them.{again}", _few(lines))
+    return Check(
+        "warn", "Trials", f"{len(trials):,} of {numbers.plural(total, 'trial')} did not complete; no timing was taken from them.{again}", _few(lines)
+    )
 
 
 def _proofs(index: Index) -> Check:

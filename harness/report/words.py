@@ -28,7 +28,7 @@ LOOKS: dict[Word, Look] = {
     Word.REFUTED: Look("✗", "X", "#a83400", "#fce4d9", "what was claimed is not there"),
     Word.REVERSED: Look("⇄", "<", "#7a1f5c", "#f6e0ee", "the effect goes the other way"),
     Word.INCONCLUSIVE: Look("?", "D", "#4f5765", "#eceef1", "the interval still touches several regions"),
-    Word.NOT_TESTABLE: Look("–", "_", "#626a77", "#f3f4f6", "this machine, or this version, cannot decide it"),
+    Word.NOT_TESTABLE: Look("\N{EN DASH}", "_", "#626a77", "#f3f4f6", "this machine, or this version, cannot decide it"),
     Word.READING: Look("•", "s", "#384252", "#eef1f5", "measured for information, nothing is judged"),
     Word.FACT: Look("=", "s", "#384252", "#eef1f5", "stated, nothing is judged"),
 }

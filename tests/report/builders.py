@@ -132,7 +132,7 @@ class Builder:
     preliminary: bool = False
     judged: bool = True
 
-    def measure(self, name: str, base: Cell, treatment: Cell, base_rate: float, ratio: float, rounds: int = 5) -> Contrast:
+    def measure(self, name: str, base: Cell, treatment: Cell, base_rate: float, ratio: float, rounds: int = 5) -> Contrast:  # noqa: PLR0917
         """Plan a contrast and record rounds that wobble by one per cent around the rates."""
         contrast = make_contrast(name, base, treatment)
         self.cells |= {base.id: base, treatment.id: treatment}
@@ -146,7 +146,7 @@ class Builder:
     def ratio_claim(
         self, claim_id: str, base: Cell, treatment: Cell, ratio: float, word: Word, *, base_rate: float = 4.0, width: float = 0.05,
         group: str = "execution", claim: dict[str, Any] | None = None, verdict_text: str = "the interval lies within the claimed band",
-        estimate: Estimate | None | str = "default", arms: tuple[ArmResult, ...] | None = None, equivalence: str | None = "proven", **case: Any,
+        estimate: Estimate | str | None = "default", arms: tuple[ArmResult, ...] | None = None, equivalence: str | None = "proven", **case: Any,
     ) -> None:  # fmt: skip
         """Add a claim of one deciding ratio case, measured."""
         contrast = self.measure(claim_id, base, treatment, base_rate, ratio)
@@ -163,7 +163,12 @@ class Builder:
         verdict = make_verdict(word, verdict_text)
         assert not isinstance(estimate, str)
         result = CaseResult(planned.id, planned.title, estimate, verdict, arms, equivalence)
-        fields: dict[str, Any] = {"group": group, "source": "S", "statement": f"{claim_id} is said to make training 2x to 5x faster.", **(claim or {})}
+        fields: dict[str, Any] = {
+            "group": group,
+            "source": "S",
+            "statement": f"{claim_id} is said to make training 2x to 5x faster.",
+            **(claim or {}),
+        }
         self.claims.append(Claim(id=claim_id, cases=(planned,), decide=Decide.CASE, deciding_case=planned.id, **fields))
         self.results.append(ClaimResult(claim_id, verdict, (result,), carried_over=fields.get("carried_over", False)))
 
@@ -172,7 +177,7 @@ class Builder:
         self.claims.append(Claim(claim_id, "devices", "D", f"{claim_id} scales to 90 % of linear.", not_testable=why, makes_testable=makes))
         self.results.append(ClaimResult(claim_id, Verdict(Word.NOT_TESTABLE, why), ()))
 
-    def level_claim(self, claim_id: str, cell: Cell, value: float, unit: str, lo: float | None, hi: float | None, word: Word) -> None:
+    def level_claim(self, claim_id: str, cell: Cell, value: float, unit: str, lo: float | None, hi: float | None, word: Word) -> None:  # noqa: PLR0917
         """Add a claim on the exact or linear scale."""
         contrast = make_contrast(claim_id, cell, arrangement=Arrangement.SOLO)
         self.cells[cell.id] = cell
@@ -219,7 +224,12 @@ def add_control(builder: Builder, word: str = "held", kind: ControlKind = Contro
 
 def add_ladder(builder: Builder) -> None:
     """A ladder of four switches that multiply to the total, one of them a slowdown."""
-    steps = [("execution", "eager", "graph", 2.1), ("batch_norm", "keras", "fused", 1.12), ("optimizer", "keras", "lean", 1.05), ("precision", "fp32", "mixed_bfloat16", 0.71)]
+    steps = [
+        ("execution", "eager", "graph", 2.1),
+        ("batch_norm", "keras", "fused", 1.12),
+        ("optimizer", "keras", "lean", 1.05),
+        ("precision", "fp32", "mixed_bfloat16", 0.71),
+    ]
     levels = {factor: off for factor, off, _, _ in steps}
     cases, results, rungs, without = [], [], [], []
     top = {factor: on for factor, _, on, _ in steps}
@@ -238,10 +248,15 @@ def add_ladder(builder: Builder) -> None:
     bottom = make_cell(**{factor: off for factor, off, _, _ in steps})
     contrast = builder.measure("combined-2x.total", bottom, make_cell(**top), 3.0, 1.75)
     total = make_ratio_case("combined-2x.total", bottom, make_cell(**top), contrast.id, lo=2.0, hi=None, title="all off to all on")
-    arms = (ArmResult(bottom.id, bottom.id, 3.0, "samples/s", 5, 2**30), ArmResult(make_cell(**top).id, make_cell(**top).id, 5.25, "samples/s", 5, 2**30))
+    arms = (
+        ArmResult(bottom.id, bottom.id, 3.0, "samples/s", 5, 2**30),
+        ArmResult(make_cell(**top).id, make_cell(**top).id, 5.25, "samples/s", 5, 2**30),
+    )
     verdict = make_verdict(Word.WEAKER, "the interval lies between no effect and the claimed 2x")
     results.append(CaseResult(total.id, total.title, make_estimate(1.75, 1.69, 1.81, 5), verdict, arms, "proven"))
-    claim = Claim("combined-2x", "together", "S", "A few switches together make the same model at least 2x faster.", (*cases, total), Decide.CASE, total.id)
+    claim = Claim(
+        "combined-2x", "together", "S", "A few switches together make the same model at least 2x faster.", (*cases, total), Decide.CASE, total.id
+    )
     builder.claims.append(claim)
     builder.results.append(ClaimResult(claim.id, verdict, tuple(results)))
     ladder = Ladder("ladder", "ResNet-50 on the CPU", tuple(rungs), tuple(without), total.id)
@@ -256,8 +271,10 @@ def make_full() -> Builder:
     b.ratio_claim("graph-speedup", eager, graph, 2.41, Word.CONFIRMED, claim={"published": published, "notes": "Few big operations gain little."})
     for batch, ratio in ((1, 5.1), (4, 3.6), (32, 1.8)):
         one, two = make_cell(batch, execution="eager"), make_cell(batch)
-        b.measure(f"sweep-{batch}", one, two, 1.2 + batch ** 0.5 / 1.4, ratio, rounds=3)
-    b.ratio_claim("trace-overhead", make_cell(4, execution="eager"), make_cell(4), 41.7, Word.EXCEEDED, group="execution", lo=5.0, hi=None, measure="first_call")
+        b.measure(f"sweep-{batch}", one, two, 1.2 + batch**0.5 / 1.4, ratio, rounds=3)
+    b.ratio_claim(
+        "trace-overhead", make_cell(4, execution="eager"), make_cell(4), 41.7, Word.EXCEEDED, group="execution", lo=5.0, hi=None, measure="first_call"
+    )
     b.ratio_claim("xla-helps", graph, make_cell(execution="xla"), 1.18, Word.WEAKER, lo=1.3, hi=2.0)
     b.ratio_claim("mixed-speedup", graph, make_cell(precision="mixed_bfloat16"), 0.62, Word.REVERSED, group="precision", lo=2.0, hi=3.0,
                   claim={"carried_over": True, "exact_hardware": "NVIDIA V100"})  # fmt: skip
@@ -266,12 +283,28 @@ def make_full() -> Builder:
                   verdict_text="the interval touches REFUTED and CONFIRMED")  # fmt: skip
     b.ratio_claim("allocator-growth", graph, make_cell(allocator="all"), 1.003, Word.REFUTED, group="hardware", lo=1.1, hi=None, width=0.02)
     dead, alive = make_cell(precision="float16", batch=64), make_cell(precision="mixed_float16", batch=64)
-    arms = (ArmResult(dead.id, dead.id, None, "samples/s", 0, None, "out of memory in the first call"), ArmResult(alive.id, alive.id, 4.4, "samples/s", 3, 2**30))
-    b.ratio_claim("float16-pure", dead, alive, 1.1, Word.INCONCLUSIVE, group="precision", estimate=None, arms=arms, equivalence=None, verdict_text="no round completed")
+    arms = (
+        ArmResult(dead.id, dead.id, None, "samples/s", 0, None, "out of memory in the first call"),
+        ArmResult(alive.id, alive.id, 4.4, "samples/s", 3, 2**30),
+    )
+    b.ratio_claim(
+        "float16-pure",
+        dead,
+        alive,
+        1.1,
+        Word.INCONCLUSIVE,
+        group="precision",
+        estimate=None,
+        arms=arms,
+        equivalence=None,
+        verdict_text="no round completed",
+    )
     b.records = [r for r in b.records if r.contrast != "float16-pure"]
     failed = Outcome(State.FAILED, Reason("oom", "killed: out of memory"), "first")
     broken = replace(make_round(b.contrasts[-1], {dead.id: 1.0, alive.id: 1.0}), outcome=failed, readings=(), quads=())
-    b.records.append(replace(broken, trials=(replace(broken.trials[0], outcome=failed, phases_s={}), replace(broken.trials[1], outcome=failed, phases_s={}))))
+    b.records.append(
+        replace(broken, trials=(replace(broken.trials[0], outcome=failed, phases_s={}), replace(broken.trials[1], outcome=failed, phases_s={})))
+    )
     b.ratio_claim("python-loop", make_cell(input="python_loop"), make_cell(input="tfdata"), 1.9, Word.CONFIRMED, group="input", lo=1.0, hi=None,
                   estimate=make_estimate(None, 1.6, None, 2, method="bound"))  # fmt: skip
     b.level_claim("retracing", make_cell(workload="lstm"), 40.0, "traces", 40.0, 40.0, Word.CONFIRMED)
@@ -280,7 +313,9 @@ def make_full() -> Builder:
         b.untestable(name)
     add_control(b)
     add_control(b, "not shown", ControlKind.POSITIVE)
-    b.proofs.append((Proof("p1", "graph against eager", "p1.b", "p1.p", "p1.t", "fp32"), ProofResult("p1", passed=True, reason=Reason("ok", "updates agree"))))
+    b.proofs.append(
+        (Proof("p1", "graph against eager", "p1.b", "p1.p", "p1.t", "fp32"), ProofResult("p1", passed=True, reason=Reason("ok", "updates agree")))
+    )
     b.proofs.append((Proof("p2", "mixed against fp32", "p2.b", "p2.p", "p2.t", "mixed_bfloat16"),
                      ProofResult("p2", passed=False, reason=Reason("update", "the updates differ by 3.1 times the tolerance"))))  # fmt: skip
     flagged = replace(b.records[1], flags=(Flag("foreign_load", "foreign load stayed above 0.05 core in quad 2", {"cores": 0.21}),))
@@ -289,7 +324,3 @@ def make_full() -> Builder:
     b.contrasts.append(solo)
     b.records += [make_round(solo, {t.id: 4.0 for t in solo.trials}, i) for i in range(2)]
     return b
-
-
-
-
