@@ -85,7 +85,9 @@ def make_case(case: str = "case-1", *, lo: float | None = 1.1, hi: float | None 
 
 def make_claim(claim: str = "claim-1", *, cases: Sequence[Case] | None = None, **changes: object) -> Claim:
     """A claim with one case; `changes` are fields of Claim."""
-    base = Claim(id=claim, group="training", source="an article", statement="Graphs are faster than eager steps", cases=tuple(cases or (make_case(),)))
+    base = Claim(
+        id=claim, group="training", source="an article", statement="Graphs are faster than eager steps", cases=tuple(cases or (make_case(),))
+    )
     return replace(base, **changes)
 
 
@@ -109,7 +111,14 @@ def make_plan(**changes: object) -> Plan:
 
 
 def make_reading(
-    value: float | None = 64.0, *, trial: str = "treatment", name: str = "work", unit: str = "samples", seconds: float = 0.5, start_s: float = 0.0, **changes: object
+    value: float | None = 64.0,
+    *,
+    trial: str = "treatment",
+    name: str = "work",
+    unit: str = "samples",
+    seconds: float = 0.5,
+    start_s: float = 0.0,
+    **changes: object,
 ) -> Reading:
     """A block of `seconds` with `value` units of work, as the first block of the first counted quad; `changes` are fields of Reading."""
     start_ns = round(start_s * SECOND_NS)
@@ -154,7 +163,9 @@ def make_trial_record(trial: str = "treatment", *, outcome: Outcome = COMPLETED,
     return replace(base, **changes)
 
 
-def make_record(index: int = 0, *, contrast: str = "contrast-1", rates: Mapping[str, float] | None = None, attempt: int = 0, **changes: object) -> RoundRecord:
+def make_record(
+    index: int = 0, *, contrast: str = "contrast-1", rates: Mapping[str, float] | None = None, attempt: int = 0, **changes: object
+) -> RoundRecord:
     """A completed round of a duet whose trials work at `rates` (units a second); `changes` are fields of RoundRecord."""
     rates = {"baseline": 100.0, "treatment": 200.0} if rates is None else rates
     base = RoundRecord(
@@ -184,7 +195,17 @@ def make_failure(text: str = "killed by signal 9", *, code: str = "killed", stat
 
 def make_estimate(point: float | None = 2.0, low: float = 1.8, high: float | None = 2.2, **changes: object) -> Estimate:
     """A ratio from five rounds; `changes` are fields of Estimate."""
-    base = Estimate(point, low, high, n=5, method="t", level=0.99, looks=((3, 1.5, 2.5), (5, 1.8, 2.2)), rounds=(1.9, 2.0, 2.0, 2.0, 2.1), spread=math.log(2.1 / 1.9) / 2)
+    base = Estimate(
+        point,
+        low,
+        high,
+        n=5,
+        method="t",
+        level=0.99,
+        looks=((3, 1.5, 2.5), (5, 1.8, 2.2)),
+        rounds=(1.9, 2.0, 2.0, 2.0, 2.1),
+        spread=math.log(2.1 / 1.9) / 2,
+    )
     return replace(base, **changes)
 
 

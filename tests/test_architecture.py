@@ -66,7 +66,11 @@ def module_of(path: Path) -> str:
 
 @pytest.mark.parametrize("path", HARNESS, ids=name)
 def test_a_room_imports_only_what_lies_below_it(path):
-    wrong = [f"{name(path)}:{line} imports {module}" for line, module in imports(path) if module.startswith("harness.") and room(module) not in allowed(path)]
+    wrong = [
+        f"{name(path)}:{line} imports {module}"
+        for line, module in imports(path)
+        if module.startswith("harness.") and room(module) not in allowed(path)
+    ]
     assert [] == wrong
 
 
@@ -80,14 +84,18 @@ def test_frameworks_are_imported_by_benchmarks_and_runtimes_only(path):
     assert [] == [f"{name(path)}:{line} imports {module}" for line, module in imports(path) if module.split(".")[0] in FRAMEWORKS]
 
 
-@pytest.mark.parametrize("path", [path for path in HARNESS if room(module_of(path)) in {"model", "errors", "plan", "judge", "report", "store", "measure"}], ids=name)
+@pytest.mark.parametrize(
+    "path", [path for path in HARNESS if room(module_of(path)) in {"model", "errors", "plan", "judge", "report", "store", "measure"}], ids=name
+)
 def test_only_the_configuration_knows_hydra(path):
     assert [] == [f"{name(path)}:{line}" for line, module in imports(path) if module.split(".")[0] in {"hydra", "omegaconf"}]
 
 
 @pytest.mark.parametrize("path", WORKLOADS, ids=name)
 def test_workloads_know_the_errors_of_the_house_and_nothing_else_of_the_instrument(path):
-    assert [] == [f"{name(path)}:{line} imports {module}" for line, module in imports(path) if module.startswith("harness.") and room(module) not in LEAVES]
+    assert [] == [
+        f"{name(path)}:{line} imports {module}" for line, module in imports(path) if module.startswith("harness.") and room(module) not in LEAVES
+    ]
 
 
 def test_only_one_file_speaks_nvml():
@@ -128,7 +136,9 @@ def test_every_public_module_class_and_function_of_the_instrument_says_what_it_i
         if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and not ast.get_docstring(node):
             silent.append(f"{name(path)}:{node.lineno} {node.name}")
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-            silent += [f"{name(path)}:{part.lineno} {part.name}" for part in methods(node) if not ast.get_docstring(part) and not ast.get_docstring(node)]
+            silent += [
+                f"{name(path)}:{part.lineno} {part.name}" for part in methods(node) if not ast.get_docstring(part) and not ast.get_docstring(node)
+            ]
     assert [] == silent
 
 
@@ -138,7 +148,9 @@ def methods(node: ast.ClassDef) -> list[ast.FunctionDef]:
 
 def tracked() -> list[Path]:
     try:
-        listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
+        listed = subprocess.run(
+            ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+        )
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("git, or the clone's .git folder, is missing: the tracked files are not known")
     return [path for path in (ROOT / entry for entry in listed.stdout.split("\0") if entry) if path.is_file() and not path.is_symlink()]
@@ -154,7 +166,7 @@ def texts() -> Iterator[tuple[str, str]]:
 
 # The pieces are joined here so that this file does not hold what it looks for.
 MACHINE_PATH = re.compile("(?<![\\w.])/(?:" + "|".join(("wor" + "k", "roo" + "t", "hom" + "e/(?!ada)", "Use" + "rs")) + ")/?(?=[\\w.])")
-INDEX_ADDRESS = re.compile("(?:index" + "[-_]url|extra[-_]" + "index|find[-_]" + "links)[^\\n]*(?:://|/)|\"resolved\":|registry\\s*=")
+INDEX_ADDRESS = re.compile("(?:index" + "[-_]url|extra[-_]" + "index|find[-_]" + 'links)[^\\n]*(?:://|/)|"resolved":|registry\\s*=')
 UNFINISHED = re.compile("\\b(?:TO" + "DO|FIX" + "ME|XX" + "X|NotImplemented" + "Error)\\b")
 
 

@@ -111,7 +111,9 @@ class Bundle:
         except OSError as error:
             with suppress(OSError):
                 os.ftruncate(descriptor, size)
-            raise BundleError(f"{self.path.name}/records.jsonl: round {record.round} ({len(data)} bytes) was not written: {error.strerror}") from error
+            raise BundleError(
+                f"{self.path.name}/records.jsonl: round {record.round} ({len(data)} bytes) was not written: {error.strerror}"
+            ) from error
 
     def records(self) -> list[RoundRecord]:
         """Return all rounds in the order in which they ended.

@@ -22,7 +22,7 @@ T = TypeVar("T")
 _NOTHING = object()
 
 
-def plain(value: object, clean: Callable[[str], str] = str, where: str = "$") -> Any:  # noqa: ANN401 - JSON data has no narrower type
+def plain(value: object, clean: Callable[[str], str] = str, where: str = "$") -> Any:  # noqa: ANN401, PLR0911 - JSON has no narrower type and seven kinds of value
     """Return `value` as dicts, lists, strings, numbers, booleans and None, without the fields of dataclasses that hold their default.
 
     `clean` is applied to every string (not to the keys of dicts). Raises BundleError that names the field where a number is not finite or

@@ -14,7 +14,8 @@ BLOCK_COLUMNS = (
     "contrast", "round", "index", "trial", "quad", "turn", "accepted", "work", "steps", "seconds", "rate", "foreign_cores", "part", "state",
 )  # fmt: skip
 ROUND_COLUMNS = (
-    "contrast", "round", "index", "attempt", "part", "state", "reason", "order", "quads", "accepted_quads", "foreign_cores", "cost_s", "started_at", "flags",
+    "contrast", "round", "index", "attempt", "part", "state", "reason", "order", "quads", "accepted_quads",
+    "foreign_cores", "cost_s", "started_at", "flags",
 )  # fmt: skip
 
 
@@ -39,7 +40,8 @@ def blocks_frame(records: Sequence[RoundRecord]) -> pd.DataFrame:
 
 
 def rounds_frame(records: Sequence[RoundRecord]) -> pd.DataFrame:
-    """Return one row a round: how it ended and why, how many of its quads were accepted, the mean foreign load of those in cores, its cost in seconds.
+    """Return one row a round: how it ended and why, how many of its quads were accepted, the mean foreign load of those in cores,
+    its cost in seconds.
 
     `part` counts the starts of the run (0, then one more with every resume); `flags` are the codes of the round's flags, joined by commas.
     """

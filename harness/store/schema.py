@@ -49,5 +49,7 @@ def steps_from(version: object, where: str, known: Mapping[int, Migration] = MIG
         raise BundleError(f"{where} has schema_version {version}, newer than the {current} that this version reads: update the benchmark suite")
     missing = [number for number in range(version, current) if number not in known]
     if missing:
-        raise BundleError(f"{where} has schema_version {version}, and no step from version {missing[0]} is known: read it with the version that wrote it")
+        raise BundleError(
+            f"{where} has schema_version {version}, and no step from version {missing[0]} is known: read it with the version that wrote it"
+        )
     return tuple(known[number] for number in range(version, current))

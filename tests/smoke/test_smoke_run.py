@@ -11,7 +11,9 @@ import pytest
 from harness.model import State
 from harness.store import Bundle
 
-pytestmark = pytest.mark.skipif("SPEEDPROOF_SMOKE_RESULTS" not in os.environ, reason="no smoke run: SPEEDPROOF_SMOKE_RESULTS is not set (.ci/run sets it)")
+pytestmark = pytest.mark.skipif(
+    "SPEEDPROOF_SMOKE_RESULTS" not in os.environ, reason="no smoke run: SPEEDPROOF_SMOKE_RESULTS is not set (.ci/run sets it)"
+)
 
 
 def bundle() -> Bundle:

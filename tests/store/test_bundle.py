@@ -44,7 +44,8 @@ def test_the_manifest_carries_the_folders_name(tmp_path):
 
 
 def test_parallel_starts_in_one_second_get_a_folder_each(tmp_path):
-    code = "from pathlib import Path; import sys; from harness.store import Bundle; from tests.helpers import make_manifest; Bundle.create(Path(sys.argv[1]), make_manifest())"
+    imports = "from pathlib import Path; import sys; from harness.store import Bundle; from tests.helpers import make_manifest"
+    code = f"{imports}; Bundle.create(Path(sys.argv[1]), make_manifest())"
     starts = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path)]) for _ in range(4)]
     assert [0] * 4 == [start.wait(60) for start in starts]
     assert 4 == len(list(tmp_path.glob("*/manifest.json")))

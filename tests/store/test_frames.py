@@ -48,9 +48,13 @@ def test_tables_of_nothing_have_their_columns():
 
 
 def test_a_round_becomes_one_row_with_its_reason():
-    record = make_record(outcome=make_failure("killed by signal 9"), quads=make_quads(2, foreign_cores=0.2), flags=(Flag("noisy", "much foreign load"),))
+    record = make_record(
+        outcome=make_failure("killed by signal 9"), quads=make_quads(2, foreign_cores=0.2), flags=(Flag("noisy", "much foreign load"),)
+    )
     row = rounds_frame([record]).iloc[0]
-    assert ("failed", "killed by signal 9", 3, 2, 0.2, "noisy") == tuple(row[["state", "reason", "quads", "accepted_quads", "foreign_cores", "flags"]])
+    assert ("failed", "killed by signal 9", 3, 2, 0.2, "noisy") == tuple(
+        row[["state", "reason", "quads", "accepted_quads", "foreign_cores", "flags"]]
+    )
 
 
 def test_importing_the_store_does_not_import_pandas_or_numpy():

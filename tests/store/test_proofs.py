@@ -70,7 +70,9 @@ def test_a_header_that_claims_more_than_the_file_holds_is_refused(tmp_path):
         make_bundle(tmp_path, data).load_proof("x.npz")
 
 
-@pytest.mark.parametrize("data", [b"", b"PK\x03\x04", zipped({"x.npy": b"no array"}), npz(x=np.zeros(9))[:-30]], ids=["empty", "start", "text", "cut off"])
+@pytest.mark.parametrize(
+    "data", [b"", b"PK\x03\x04", zipped({"x.npy": b"no array"}), npz(x=np.zeros(9))[:-30]], ids=["empty", "start", "text", "cut off"]
+)
 def test_a_file_that_holds_no_arrays_is_refused(tmp_path, data):
     with pytest.raises(BundleError, match=r"proofs/x\.npz is no readable"):
         make_bundle(tmp_path, data).load_proof("x.npz")
