@@ -6,14 +6,17 @@ It asks crews on a stage and reads the machine's load around each block; it star
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from harness.measure.crew import Crew, Stage
 from harness.measure.load import Load, Used, used
 from harness.model import Flag, Quad, Reading, Scalar, State
+
+if TYPE_CHECKING:
+    import random
+
+    from harness.measure.crew import Crew, Stage
 
 LoadReader = Callable[[Mapping[int, Sequence[int]]], Load]
 Tell = Callable[[str, str | None, str, dict[str, Scalar]], None]
@@ -86,7 +89,7 @@ class Turns:
         blocks = []
         order = self.order(turns_each)
         for turn, crew in enumerate(order):
-            block, before = self._block(crew, members, before, index, turn, part, warmup=warmup)
+            block, before = self._block(crew, members, before, index=index, turn=turn, part=part, warmup=warmup)
             blocks.append(block)
         loads = [block.load for block in blocks]
         idle_s = _sum(block.idle_s for block in blocks)
@@ -104,7 +107,7 @@ class Turns:
         ), blocks
 
     def _block(
-        self, crew: Crew, members: Mapping[int, Sequence[int]], before: Load, index: int, turn: int, part: str, *, warmup: bool
+        self, crew: Crew, members: Mapping[int, Sequence[int]], before: Load, *, index: int, turn: int, part: str, warmup: bool
     ) -> tuple[Block, Load]:
         """Run one block of this crew, read the counters behind it, and record it. Returns them too, as the next block's start."""
         steps = steps_for(crew.step_s, self.block_s, self.thresholds)
@@ -117,7 +120,7 @@ class Turns:
             "block",
             "blocks",
             lambda trial: trial.deadlines.block_s,
-            content=lambda member: {"steps": steps, "ghost": ghost},
+            content=lambda _: {"steps": steps, "ghost": ghost},
             only=lambda member: member.takes_steps,
             numbers={"steps": steps},
         )[crew.trial.id]
@@ -216,7 +219,10 @@ def block_readings(crew: Crew, answer: Mapping[str, Any], index: int, turn: int,
 
 
 def log_ratios(blocks: Sequence[Block], crews: Sequence[Crew]) -> list[float]:
-    """Return log(rate of each further crew / rate of the first) over these blocks, a rate being all work by all time; [] where one is not positive."""
+    """Return log(rate of each further crew / rate of the first) over these blocks, a rate being all work by all time; [] if one is not positive.
+
+    Of a single crew: the logarithm of its rate.
+    """
     rates = []
     for crew in crews:
         mine = [block for block in blocks if block.crew is crew]
@@ -236,6 +242,10 @@ def _average(loads: Sequence[Used], name: str) -> float | None:
     return float(sum(value * elapsed_s for value, elapsed_s in cores) / total_s)
 
 
-def _sum(values: Any) -> float | None:
-    found = list(values)
-    return None if any(value is None for value in found) else float(sum(found))
+def _sum(values: Iterable[float | None]) -> float | None:
+    total = 0.0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+    return total

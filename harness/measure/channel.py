@@ -5,14 +5,17 @@ It knows bytes and lines, not what they mean. Reading never blocks: whoever wait
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import os
 import secrets
 import socket
 import time
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LONGEST_LINE_BYTES = 1 << 20
 """No honest message comes near this; what does is refused before it fills the parent's memory."""
@@ -63,10 +66,8 @@ class Channel:
 
     def close(self) -> None:
         for fd in {self.read_fd, self._write_fd}:
-            try:
+            with contextlib.suppress(OSError):  # already closed: nothing left to give back
                 os.close(fd)
-            except OSError:  # already closed: nothing left to give back
-                pass
 
 
 def _message(line: bytes) -> dict[str, Any]:

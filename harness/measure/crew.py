@@ -1,4 +1,4 @@
-"""The processes of one trial while they live, and the one place where the parent waits for them: with a deadline, an eye on deaths, and an ear for `stop`.
+"""The processes of a trial while they live, and the one place where the parent waits for them: with a deadline, an eye on deaths, an ear for `stop`.
 
 It knows how to ask a crew something and what went wrong if no answer came. It does not know arrangements, blocks or rules of acceptance.
 """
@@ -11,16 +11,18 @@ import os
 import re
 import selectors
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.measure.channel import ChannelError
 from harness.measure.load import group_members
 from harness.measure.orphans import write_live
 from harness.measure.process import Child, SpawnError, end, exit_reason, spawn
 from harness.model import Outcome, Process, Reason, Scalar, State, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
 
 POLL_S = 0.2
 """How often a wait looks at `stop`. The parent sleeps in between."""
@@ -29,7 +31,7 @@ LAST_WORDS_S = 2.0
 OUT_OF_MEMORY_ERRORS = ("MemoryError", "ResourceExhaustedError", "OutOfMemoryError")
 
 
-class TrialEnded(Exception):
+class TrialEnded(Exception):  # noqa: N818 (an ending, not always an error)
     """A trial cannot go on: which crew, and how it ended."""
 
     def __init__(self, crew: Crew, outcome: Outcome) -> None:
@@ -38,7 +40,7 @@ class TrialEnded(Exception):
         self.outcome = outcome
 
 
-class Stopped(Exception):
+class Stopped(Exception):  # noqa: N818 (nothing went wrong)
     """The caller's `stop()` said so."""
 
 
@@ -81,7 +83,7 @@ class Crew:
 
 @dataclass
 class Stage:
-    """All crews that live at the moment (and, in `history`, all that ever did), and how to wait for them. Leaving it ends everybody, whatever happened."""
+    """All crews that live at the moment (and, in `history`, all that ever did), and how to wait for them. Leaving it ends everybody."""
 
     stop: Callable[[], bool]
     live_path: Path
@@ -91,7 +93,7 @@ class Stage:
     crews: list[Crew] = field(default_factory=list)
     history: list[Crew] = field(default_factory=list)
 
-    def __enter__(self) -> Stage:
+    def __enter__(self) -> Stage:  # noqa: PYI034 (Self needs Python 3.11)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -129,8 +131,10 @@ class Stage:
 
     def greet(self, crews: Sequence[Crew]) -> None:
         """Wait until every process has opened its channel and said hello."""
-        self._await({crew.trial.id: list(crew.members) for crew in crews}, "hello", "spawn", lambda trial: trial.deadlines.spawn_s, {})
+        everybody = {crew.trial.id: list(crew.members) for crew in crews}
+        hellos = self._await(everybody, "hello", "spawn", lambda trial: trial.deadlines.spawn_s, {})
         for crew in crews:
+            crew.used["python"] = scalar(hellos[crew.trial.id].get("python"))
             crew.phases_s["spawn"] = time.perf_counter() - crew.lead.child.started_s
 
     def ask(
@@ -141,8 +145,8 @@ class Stage:
         phase: str,
         deadline_s: Callable[[Trial], float],
         *,
-        content: Callable[[Member], Mapping[str, Any]] = lambda member: {},
-        only: Callable[[Member], bool] = lambda member: True,
+        content: Callable[[Member], Mapping[str, Any]] = lambda _: {},
+        only: Callable[[Member], bool] = lambda _: True,
         numbers: Mapping[str, Scalar] | None = None,
     ) -> dict[str, dict[str, Any]]:
         """Send `command` to the crews' members at once and wait for all of them; returns the lead's answer by trial id.
@@ -153,12 +157,16 @@ class Stage:
         for crew in crews:
             waiting[crew.trial.id] = [member for member in crew.members if only(member) or member is crew.lead]
             for member in waiting[crew.trial.id]:
-                try:
-                    assert member.child.channel is not None
-                    member.child.channel.send({"cmd": command, **content(member)})
-                except ChannelError:
-                    raise self._death(crew, member, phase) from None
+                self._send(crew, member, {"cmd": command, **content(member)}, phase)
         return self._await(waiting, expected, phase, deadline_s, numbers or {})
+
+    def _send(self, crew: Crew, member: Member, message: Mapping[str, Any], phase: str) -> None:
+        channel = member.child.channel
+        try:
+            if channel is not None:  # always, once it was greeted
+                channel.send(message)
+        except ChannelError:
+            raise self._death(crew, member, phase) from None
 
     def _await(
         self,
@@ -291,5 +299,5 @@ def without_places(text: str, roots: Iterable[Path]) -> str:
     """Return `text` without this machine's paths: records travel, so they name files relative to the project or the home folder."""
     for root in roots:
         text = text.replace(f"{root}/", "")
-    home = os.path.expanduser("~")
+    home = os.environ.get("HOME", "")
     return text.replace(f"{home}/", "~/") if len(home) > 1 else text

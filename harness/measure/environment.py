@@ -1,11 +1,14 @@
-"""Which of the parent's environment a worker gets: an allow-list, so that a stray variable of somebody's shell cannot make one machine differ from another.
+"""Which of the parent's environment a worker gets: an allow-list, so that no stray variable of a shell makes one machine differ from another.
 
 It reads no environment itself; callers hand one in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 ALLOWED_NAMES = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "TMPDIR")
 ALLOWED_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "NCCL_", "TF_", "XLA_", "OMP_", "OPENBLAS_", "MKL_", "KMP_", "SLURM_")
@@ -18,7 +21,7 @@ def allowed(name: str) -> bool:
 
 
 def worker_environment(parent: Mapping[str, str], own: Mapping[str, str], gpus: Sequence[str] | None) -> dict[str, str]:
-    """Return what a worker gets: the allowed part of `parent`, its cards (None: as the parent sees them, empty: none), and its `own` laid over that."""
+    """Return what a worker gets: the allowed part of `parent`, its cards (None: as the parent sees them, empty: none), its `own` laid over that."""
     kept = {name: value for name, value in parent.items() if allowed(name)}
     if gpus is not None:
         kept["CUDA_VISIBLE_DEVICES"] = ",".join(gpus) or NO_GPU

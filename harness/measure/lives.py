@@ -5,14 +5,16 @@ It speaks the worker's protocol through a stage; arrangements and acceptance are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.measure.blocks import Log, Tell, check_counts
 from harness.measure.crew import Crew, Member, Stage, scalar
 from harness.model import COMPLETED, Driver, Reading, Scalar, State, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
 
 WARM_CALLS = 3
 WARM_SHARE = 0.1
@@ -90,7 +92,7 @@ def warm(stage: Stage, crew: Crew, block_s: float, tell: Tell) -> None:
             "warm",
             "warmup",
             lambda t: t.deadlines.warmup_s,
-            content=lambda member: {"steps": count},  # noqa: B023 (called before the loop goes on)
+            content=lambda _: {"steps": count},  # noqa: B023 (called before the loop goes on)
             only=steps_taken,
             numbers={"steps": count},
         )[crew.trial.id]
@@ -143,6 +145,8 @@ def finish(stage: Stage, crews: Sequence[Crew], log: Log, clock: Callable[[], fl
     for crew in crews:
         for member in crew.members:
             member.child.dead(max(0.0, crew.trial.deadlines.end_s - (clock() - began_s)))
+            if (code := member.child.reap()) != 0:  # its figures were told before, so they stand
+                log.flag("unclean_exit", "a worker that had said all it had to say did not leave cleanly; its log has more", exit_code=code)
         crew.outcome = COMPLETED
         crew.phases_s["end"] = clock() - began_s
     stage.dismiss(crews)

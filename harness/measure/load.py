@@ -1,15 +1,18 @@
 """Who used the processors: cumulative counters of the machine, the workers and the parent, read around blocks.
 
-The differences tell how busy others were. It only reads /proc and the cgroup files; what cannot be read is None. What is too much is decided elsewhere.
+The differences tell how busy others were. It only reads /proc and the control groups' files; what cannot be read is None. It judges nothing.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 CPUCLOCK_SCHED = 2
 """Kernel's number for "time scheduled" in a process's CPU clock id (see clock_getcpuclockid(3))."""
@@ -17,7 +20,7 @@ CPUCLOCK_SCHED = 2
 
 @dataclass(frozen=True)
 class Load:
-    """Cumulative readings at one moment, in seconds of core time except `t_s` (monotonic). `groups` maps a worker's pid to the CPU time of its whole group."""
+    """Cumulative readings at one moment, in seconds of core time except `t_s` (monotonic). `groups`: worker's pid -> CPU time of its whole group."""
 
     t_s: float
     cores: int
@@ -89,15 +92,17 @@ def cpu_seconds(pid: int) -> float | None:
 def group_members(leaders: Iterable[int]) -> dict[int, tuple[int, ...]]:
     """Return, for each worker's pid, the pids of its session: a workload's own children work on its account."""
     found: dict[int, list[int]] = {leader: [leader] for leader in leaders}
-    for name in os.listdir("/proc"):
-        if name.isdigit() and int(name) not in found:
-            try:
-                session = os.getsid(int(name))
-            except OSError:  # it ended while we looked, or is not ours to ask
-                continue
-            if session in found:
-                found[session].append(int(name))
+    for name in os.listdir("/proc"):  # noqa: PTH208 (a thousand Path objects a quad would be our own disturbance)
+        if name.isdigit() and int(name) not in found and (session := _session(int(name))) in found:
+            found[session].append(int(name))
     return {leader: tuple(pids) for leader, pids in found.items()}
+
+
+def _session(pid: int) -> int | None:
+    try:
+        return os.getsid(pid)
+    except OSError:  # it ended while we looked, or is not ours to ask
+        return None
 
 
 def throttled_seconds(root: Path = Path("/sys/fs/cgroup"), membership: Path = Path("/proc/self/cgroup")) -> float | None:

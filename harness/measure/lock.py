@@ -1,4 +1,4 @@
-"""One measurement at a time on a machine: an advisory lock in the temporary folder, which the kernel lets go of when its holder ends, however it ends."""
+"""One measurement at a time on a machine: an advisory lock in the temporary folder, which the kernel frees when its holder ends, however it ends."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.errors import Interrupted, MeasureError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 NAME = "speedproof-machine.lock"
 POLL_S = 0.2
@@ -30,7 +33,7 @@ def machine_lock(
     path: Path | None = None,
     poll_s: float = POLL_S,
 ) -> Iterator[None]:
-    """Hold the machine's lock. `purpose` (the run's name) is what others are told while they wait; `tell` gets one sentence if we must wait ourselves.
+    """Hold the machine's lock. `purpose` (the run's name) is what others are told while they wait; `tell` gets one sentence if we must wait.
 
     Raises MeasureError if the lock cannot be made, Interrupted if `stop` turns true while waiting.
     """
@@ -38,7 +41,8 @@ def machine_lock(
     try:
         fd = os.open(where, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise MeasureError(f"The machine lock {where.name} cannot be opened in the temporary folder: {error.strerror}; set TMPDIR to a writable one.") from error
+        text = f"The machine lock {where.name} cannot be opened in the temporary folder: {error.strerror}; set TMPDIR to a writable one."
+        raise MeasureError(text) from error
     try:
         _wait(fd, tell, stop, poll_s)
         os.ftruncate(fd, 0)
@@ -53,17 +57,21 @@ def machine_lock(
 
 def _wait(fd: int, tell: Callable[[str], None], stop: Callable[[], bool], poll_s: float) -> None:
     told = False
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if stop():
-                raise Interrupted("Stopped while waiting for another measurement on this machine to end.") from None
-            if not told:
-                tell(f"Waiting for another measurement on this machine: {_holder(fd)}.")
-                told = True
-            time.sleep(poll_s)
+    while not _taken(fd):
+        if stop():
+            raise Interrupted("Stopped while waiting for another measurement on this machine to end.")
+        if not told:
+            tell(f"Waiting for another measurement on this machine: {_holder(fd)}.")
+            told = True
+        time.sleep(poll_s)
+
+
+def _taken(fd: int) -> bool:
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _holder(fd: int) -> str:

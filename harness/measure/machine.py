@@ -1,4 +1,4 @@
-"""What a run is measured on: identity of the hardware and the software, and how much memory is free. No TensorFlow, no momentary values in the identity."""
+"""What a run is measured on: the identity of hardware and software, without momentary values, and how much memory is free. No TensorFlow."""
 
 from __future__ import annotations
 
@@ -146,13 +146,14 @@ def _cached_bytes(directory: Path) -> int:
 
 def package_versions() -> dict[str, str]:
     """Return the installed versions of what may influence a figure; what is not installed is left out."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
+    return {name: version for name in PACKAGES if (version := _version(name)) is not None}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def container_kind() -> str | None:

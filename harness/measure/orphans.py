@@ -5,15 +5,19 @@ A pid alone names nothing, since pids are reused; a pid with its start time and 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import time
-from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.measure.machine import boot_id
 from harness.measure.process import start_ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 END_GRACE_S = 2.0
 
@@ -27,7 +31,7 @@ def write_live(path: Path, workers: Iterable[tuple[int, int | None, str, str]]) 
     parent = {"pid": os.getpid(), "start_ticks": start_ticks(os.getpid())}
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text(json.dumps({"boot_id": boot_id(), "parent": parent, "workers": rows}, indent=1) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def end_orphans(path: Path) -> list[int]:
@@ -68,7 +72,5 @@ def _same(pid: int, ticks: object) -> bool:
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # it has just ended, or is not ours
         os.killpg(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass

@@ -5,20 +5,24 @@ It knows processes and signals, not what they measure.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.measure.channel import Channel, Listener, PipePair
 from harness.measure.environment import worker_environment
 from harness.measure.worker import TOKEN_VARIABLE
 from harness.model import Process, Reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 WORKER = Path(__file__).with_name("worker.py")
 TERM_GRACE_S = 2.0
@@ -67,13 +71,11 @@ class Child:
         """Send a signal to all of its group; the group's id is its own pid, which cannot be reused before it is reaped."""
         if self._reaped:
             return
-        try:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody of the group is left
             os.killpg(self.pid, number)
-        except (ProcessLookupError, PermissionError):  # nobody of the group is left
-            pass
 
     def reap(self) -> int | None:
-        """Kill what is left of its group, collect it and give back its descriptors. Returns the exit code, None if the kernel would not let go of it."""
+        """Kill what is left of its group, collect it and give back its descriptors. Returns the exit code, None if the kernel does not let go."""
         if self._reaped:
             return self.popen.returncode
         self.signal_group(signal.SIGKILL)

@@ -5,13 +5,12 @@ It decides who lives together and who takes turns; it touches no results folder 
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import itertools
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.errors import MeasureError
 from harness.measure.blocks import Block, LoadReader, Log, Thresholds, Turns, log_ratios
@@ -21,10 +20,15 @@ from harness.measure.load import read_load
 from harness.measure.machine import boot_id
 from harness.model import COMPLETED, Arrangement, Driver, Outcome, Quad, Reason, Round, RoundRecord, Scalar, State, Trial, TrialRecord
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 GOES_ON_WITHOUT = ("warmup", "blocks")
 """A trial that is too slow in these phases bounds a ratio only if its partner's rate is known, so the partner goes on alone."""
 
+THRESHOLDS = Thresholds()
 STOPPED = Outcome(State.INTERRUPTED, Reason("stopped", "stopped by request"))
 
 
@@ -40,8 +44,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a session tells while it runs: `kind` is phase, block, quad or round. A block's numbers are seconds, work, rate; a quad's foreign_cores,
-    accepted, index."""
+    """What a session tells while it runs: `kind` is phase, block, quad or round.
+
+    A block's numbers are seconds, work, rate; a quad's foreign_cores, accepted, index; a round's cost_s.
+    """
 
     kind: str
     round: str
@@ -51,41 +57,41 @@ class Progress:
 
 
 def run_round(
-    round: Round,
+    round_: Round,
     place: Place,
     *,
     tell: Callable[[Progress], None],
     stop: Callable[[], bool],
     part: int = 0,
-    thresholds: Thresholds = Thresholds(),
+    thresholds: Thresholds = THRESHOLDS,
     read: LoadReader = read_load,
     transport: str = "pipe",
 ) -> RoundRecord:
     """Measure one round and return how it went.
 
-    `stop` is polled several times a second; once true, all children are ended and the round's outcome is INTERRUPTED. `read` gives the machine's load
-    (tests hand in their own), `transport` is "pipe" or "socket". Call it from the thread that will live longest: the kernel ends workers with the thread
-    that started them. Raises MeasureError only for a round that no session could run.
+    `stop` is polled several times a second; once true, all children are ended and the round's outcome is INTERRUPTED. `read` gives the machine's
+    load (tests hand in their own), `transport` is "pipe" or "socket". Call it from a thread that outlives it: the kernel ends workers with the
+    thread that started them. Raises MeasureError only for a round that no session could run.
     """
-    _refuse_impossible(round)
-    started_at = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    _refuse_impossible(round_)
+    started_at = dt.datetime.now(dt.timezone.utc).isoformat(timespec="seconds")
     began_s = time.perf_counter()
     stage = Stage(stop, place.live, place.import_roots, place.logs, transport)
-    session = _Session(round, place, stage, lambda *event: tell(Progress(event[0], round.id, *event[1:])), thresholds, read)
+    session = _Session(round_, place, stage, lambda *event: tell(Progress(event[0], round_.id, *event[1:])), thresholds, read)
     with stage:
         session.run()
     outcome = session.outcome()
-    tell(Progress("round", round.id, None, outcome.state.value, {"cost_s": time.perf_counter() - began_s}))
+    tell(Progress("round", round_.id, None, outcome.state.value, {"cost_s": time.perf_counter() - began_s}))
     return RoundRecord(
-        round=round.id,
-        contrast=round.contrast,
-        index=round.index,
-        attempt=round.attempt,
-        arrangement=round.arrangement,
+        round=round_.id,
+        contrast=round_.contrast,
+        index=round_.index,
+        attempt=round_.attempt,
+        arrangement=round_.arrangement,
         order=session.order,
-        seed=round.seed,
+        seed=round_.seed,
         outcome=outcome,
-        trials=tuple(session.trial_record(trial) for trial in round.trials),
+        trials=tuple(session.trial_record(trial) for trial in round_.trials),
         readings=tuple(session.log.readings),
         quads=tuple(session.log.quads),
         flags=tuple(session.log.flags),
@@ -96,15 +102,15 @@ def run_round(
     )
 
 
-def _refuse_impossible(round: Round) -> None:
-    together = round.arrangement is Arrangement.TURNS_OF_BLOCKS
-    if not round.trials or len(round.trials) > len(LETTERS):
-        raise MeasureError(f"Round {round.id} has {len(round.trials)} trials; a session takes 1 to {len(LETTERS)}.")
-    if together and any(trial.driver is not Driver.BLOCKS for trial in round.trials):
-        raise MeasureError(f"Round {round.id} asks for turns of blocks, but a trial of driver `once` has no blocks; arrange it solo.")
-    for trial in round.trials:
+def _refuse_impossible(round_: Round) -> None:
+    together = round_.arrangement is Arrangement.TURNS_OF_BLOCKS
+    if not round_.trials or len(round_.trials) > len(LETTERS):
+        raise MeasureError(f"Round {round_.id} has {len(round_.trials)} trials; a session takes 1 to {len(LETTERS)}.")
+    if together and any(trial.driver is not Driver.BLOCKS for trial in round_.trials):
+        raise MeasureError(f"Round {round_.id} asks for turns of blocks, but a trial of driver `once` has no blocks; arrange it solo.")
+    for trial in round_.trials:
         if all(process.role != trial.lead for process in trial.processes):
-            raise MeasureError(f"Trial {trial.id} of round {round.id} has no process in its lead's role {trial.lead!r}.")
+            raise MeasureError(f"Trial {trial.id} of round {round_.id} has no process in its lead's role {trial.lead!r}.")
 
 
 @dataclass
@@ -121,7 +127,7 @@ class _Session:
 
     def __post_init__(self) -> None:
         self.letters = {trial.id: letter for trial, letter in zip(self.round.trials, LETTERS, strict=False)}
-        self.rng = random.Random(self.round.seed)
+        self.rng = random.Random(self.round.seed)  # noqa: S311 (an order that can be repeated, not a secret)
 
     def run(self) -> None:
         """Run the round in its arrangement. On return every start has an outcome and nobody lives."""
@@ -147,7 +153,7 @@ class _Session:
         for crew in crews:
             try:
                 warm(self.stage, crew, self.round.block_s, self.tell)
-            except TrialEnded as ended:
+            except TrialEnded as ended:  # noqa: PERF203 (each crew ends for itself)
                 if not self._goes_on(ended):
                     self._end_all(ended)
                     return
@@ -211,7 +217,7 @@ class _Session:
     # ------------------------------------------------------------ endings
 
     def _goes_on(self, ended: TrialEnded) -> bool:
-        """If a trial was too slow in a phase that bounds its speed, and others live, let it leave and return True: the bound needs the others' rates."""
+        """If a trial was too slow in a phase that bounds its speed, and others live, let it leave and return True: the bound needs their rates."""
         others = [crew for crew in self.stage.crews if crew is not ended.crew and crew.outcome is None]
         if not others or not _bounds_speed(ended.outcome):
             return False
@@ -229,7 +235,8 @@ class _Session:
 
     def _partner_died(self, culprit: Crew) -> Outcome:
         letter = self.letters[culprit.trial.id]
-        return Outcome(State.INTERRUPTED, Reason("partner_died", f"ended because its partner {letter} could not go on", {"partner": culprit.trial.id}))
+        reason = Reason("partner_died", f"ended because its partner {letter} could not go on", {"partner": culprit.trial.id})
+        return Outcome(State.INTERRUPTED, reason)
 
     # ------------------------------------------------------------ quads
 
@@ -255,7 +262,7 @@ class _Session:
         self.order = self.order or quad.order
 
     def _quads(self, turns: Turns, wanted: int, *, part: str = "main") -> None:
-        """Run quads until `wanted` are accepted. Foreign load rejects a quad (at most `wanted` times in all); a first quad unlike the later ones is dropped."""
+        """Run quads until `wanted` are accepted. Foreign load rejects one (at most `wanted` times); a first one unlike the later ones is dropped."""
         repeats, late = wanted, 0
         accepted: list[tuple[int, list[Block]]] = []
         while len(accepted) < wanted:
@@ -273,7 +280,8 @@ class _Session:
             self._note(replace(quad, flags=disturbed))
             if part == "main" and len(accepted) == wanted and (off := _late_warmup(accepted, turns.crews)) > self.thresholds.warmup_ratio:
                 if late == self.thresholds.late_warmups:
-                    self.log.flag("warmup_cap", "the first accepted quad still differed from the later ones when no more could be dropped", log_ratio=off)
+                    text = "the first accepted quad still differed from the later ones when no more could be dropped"
+                    self.log.flag("warmup_cap", text, log_ratio=off)
                     return
                 late += 1
                 position, _ = accepted.pop(0)
@@ -300,7 +308,8 @@ class _Session:
 
     def _outcome_of(self, trial: Trial) -> Outcome:
         outcomes = [crew.outcome or STOPPED for crew in self._starts(trial)]
-        if not outcomes:
+        due = 2 if self.round.arrangement is Arrangement.TURNS_OF_TRIALS else 1
+        if len(outcomes) < due and all(outcome == COMPLETED for outcome in outcomes):
             culprit = next((crew for crew in self.stage.history if crew.outcome not in (COMPLETED, STOPPED)), None)
             return STOPPED if culprit is None else self._partner_died(culprit)
         return self._without_places(min(outcomes, key=lambda outcome: BLAME.index(outcome.state)))

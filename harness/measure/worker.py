@@ -1,8 +1,11 @@
 """The child that measures: builds one workload and runs it on request, keeping the clock and the device sync.
 
-Standard library only and Python 3.8 syntax, since a level may name an old interpreter; it is run as a script by path. It knows nothing of plans, trials or
-results: it answers one JSON line to each JSON line on a channel of its own, while stdout and stderr belong to the log.
+Standard library only and Python 3.8 syntax, since a level may name an old interpreter; it is run as a script by path. It knows nothing of plans,
+trials or results: it answers one JSON line to each JSON line on a channel of its own, while stdout and stderr belong to the log.
 """
+
+# Old interpreters are served: Dict and Optional, os.path. A workload is whatever offers the right methods: Any.
+# ruff: noqa: UP006, UP031, UP035, UP045, PTH100, PTH119, PTH120, PTH123, ANN401
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ import traceback
 from typing import Any, Callable, Dict, List, Optional
 
 PROTOCOL = 1
-TOKEN_VARIABLE = "SPEEDPROOF_CHANNEL_TOKEN"
+TOKEN_VARIABLE = "SPEEDPROOF_CHANNEL_TOKEN"  # noqa: S105 (a name, not a secret)
 PR_SET_PDEATHSIG = 1
 LONGEST_TEXT = 500
 
@@ -99,6 +102,8 @@ def peak_rss_bytes() -> Optional[int]:
 class Worker:
     """One workload and what may be asked of it: each public method answers the command of its name (COMMANDS)."""
 
+    # ruff: noqa: ARG002 (every command is called the same way, also those that need nothing from the message)
+
     def __init__(self) -> None:
         self.runtime: Any = None
         self.builder: Any = None
@@ -132,7 +137,7 @@ class Worker:
         if ask.get("cpus") is not None:
             os.sched_setaffinity(0, ask["cpus"])
         if ask.get("memory_limit_bytes") is not None:
-            import resource
+            import resource  # noqa: PLC0415 (the limit is rarely asked for)
 
             limit = int(ask["memory_limit_bytes"])
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -229,17 +234,17 @@ COMMANDS = ("start", "build", "trace", "first", "warm", "block", "once", "facts"
 def answer(worker: Worker, ask: Dict[str, Any]) -> Dict[str, Any]:
     """Return the reply to one command; an exception becomes a reply too, its traceback goes to the log."""
     name = ask.get("cmd")
+    if name not in COMMANDS:
+        return {"type": "error", "error": "ValueError", "text": "unknown command %r" % (name,)}
     try:
-        if name not in COMMANDS:
-            raise ValueError("unknown command %r" % (name,))
         reply: Dict[str, Any] = getattr(worker, name)(ask)
-        return reply
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # also SystemExit: a workload that leaves quietly must not look like one that is done
+    except BaseException as error:  # noqa: BLE001 (also SystemExit: a workload that leaves quietly must not look like one that is done)
         traceback.print_exc()
         sys.stderr.flush()
         return {"type": "error", "error": type(error).__name__, "text": " ".join(str(error).split())[:LONGEST_TEXT]}
+    return reply
 
 
 def main(arguments: List[str]) -> int:

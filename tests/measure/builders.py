@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.measure.blocks import Thresholds
 from harness.measure.load import Load, cpu_seconds
 from harness.measure.session import Place, Progress, run_round
 from harness.model import Arrangement, Deadlines, Driver, Process, Round, RoundRecord, Trial
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
 DEAF = Thresholds(foreign_cores=1e9, idle_partner_cores=1e9, warmup_ratio=1e9)
@@ -23,7 +25,9 @@ def make_process(role: str = "lead", target: str = "build", runtime: str = "host
     return Process(role=role, target=f"{FAKES}:{target}", runtime=runtime, settings=settings)
 
 
-def make_trial(name: str, *, target: str = "build", driver: Driver = Driver.BLOCKS, call: str = "outcome", ghost_every: int = 0, **settings: Any) -> Trial:
+def make_trial(
+    name: str, *, target: str = "build", driver: Driver = Driver.BLOCKS, call: str = "outcome", ghost_every: int = 0, **settings: Any
+) -> Trial:
     return Trial(name, f"cell-{name}", (make_process(target=target, **settings),), driver=driver, call=call, ghost_every=ghost_every)
 
 
@@ -55,7 +59,10 @@ def run(
 
 
 def quiet_machine(foreign_cores: Sequence[float] = ()) -> Callable[[Mapping[int, Sequence[int]]], Load]:
-    """Return a load reader whose foreign load is 0, or one of `foreign_cores` for each quad in turn (four blocks, five readings); workers' times are real."""
+    """Return a load reader whose foreign load is 0, or one of `foreign_cores` for each quad in turn (four blocks, so five readings).
+
+    The workers' own times are real.
+    """
     state = {"calls": 0, "foreign_s": 0.0, "last_s": 0.0}
 
     def read(groups: Mapping[int, Sequence[int]]) -> Load:

@@ -1,7 +1,10 @@
 """Workloads whose cost and misbehaviour are known in advance. They run in real workers, on the host runtime."""
 
+# ruff: noqa: UP006, UP031, UP035, PTH100, PTH116, PTH118, PTH120 (Python 3.8 runs it too)
+
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -39,10 +42,13 @@ class Fake(Workload):
             sys.exit(0)
         if self.fault == "hang":
             time.sleep(60)
+        if self.fault == "stubborn":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            time.sleep(60)
         if self.fault == "raise":
             raise ValueError("a fault\non two lines")
         if self.fault == "raise_path":
-            open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "nothing.bin"))
+            os.stat(os.path.join(os.path.dirname(os.path.abspath(__file__)), "nothing.bin"))
         if self.fault == "memory":
             raise MemoryError("no room")
 
@@ -58,7 +64,7 @@ class Fake(Workload):
         if self.fault == "retrace" and self.blocks > 5:
             self.traced += 1
         if self.fault == "print":
-            print('{"type": "block"} garbage', flush=True)
+            print('{"type": "block"} garbage', flush=True)  # noqa: T201 (the misbehaviour itself)
             os.write(1, b"\xff\xfe not even text\n")
         ran = min(steps, 3) if self.fault == "fewer" and self.blocks > 2 else steps
         for _ in range(ran):
@@ -78,6 +84,10 @@ class Fake(Workload):
     def outcome(self) -> List[Value]:
         self.misbehave("once")
         return [Value("answer", 42, "count"), Value("absent", None, "s", "not here"), Value("word", "text", ""), Value("nan", float("nan"), "s")]
+
+    def close(self) -> None:
+        if self.fault == "crash_at_exit":
+            atexit.register(os._exit, 7)
 
     def proof(self) -> Dict[str, Any]:
         return {"weights": [1.0, 2.0, 3.0]}

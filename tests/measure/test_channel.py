@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.measure.channel import LONGEST_LINE_BYTES, Channel, ChannelError, Listener
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 
 def make_channel() -> tuple[Channel, int]:

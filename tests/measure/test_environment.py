@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from harness.measure.environment import dropped_names, worker_environment
 from harness.model import Arrangement
 from tests.measure.builders import make_process, make_round, make_trial, run
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SHELL = {"PATH": "/bin", "LC_ALL": "C", "TF_NUM_INTEROP_THREADS": "2", "CUDA_VISIBLE_DEVICES": "0,1", "AWS_SECRET": "s3cret", "LD_PRELOAD": "x.so"}
 

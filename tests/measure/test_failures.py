@@ -242,3 +242,24 @@ def test_a_failure_names_no_folder_of_this_machine(tmp_path: Path):
 def test_the_record_of_a_failed_round_has_no_quad_that_counts(tmp_path: Path):
     record: RoundRecord = run(make_round(make_trial("a", fault="raise", at="first"), make_trial("b")), tmp_path)
     assert [] == [quad for quad in record.quads if quad.accepted]
+
+
+def test_a_worker_that_ignores_polite_requests_is_killed(tmp_path: Path):
+    outcome = solo(tmp_path, deadline="build_s", fault="stubborn", at="build").outcome
+    assert (State.TIMED_OUT, "build") == (outcome.state, outcome.phase)
+    assert [] == [pid for pid in _workers(tmp_path / "live.json") if is_alive(pid)]
+
+
+def test_a_worker_that_crashes_after_it_was_done_keeps_its_figures_and_is_flagged(tmp_path: Path):
+    record = run(make_round(make_trial("a", fault="crash_at_exit"), arrangement=Arrangement.SOLO, quads=1), tmp_path)
+    assert (State.COMPLETED, [("unclean_exit", {"exit_code": 7})]) == (record.outcome.state, [(f.code, f.numbers) for f in record.flags])
+
+
+def test_after_a_failed_trial_the_second_start_of_its_partner_is_missing_and_told(tmp_path: Path):
+    trials = (make_trial("a"), make_trial("b", fault="raise", at="build"))
+    round_ = next(
+        found
+        for seed in range(9)
+        if (found := make_round(*trials, arrangement=Arrangement.TURNS_OF_TRIALS, seed=seed, quads=1)) and run(found, tmp_path).order == "ABBA"
+    )
+    assert State.INTERRUPTED == run(round_, tmp_path).trials[0].outcome.state

@@ -6,11 +6,14 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from harness.measure.load import Load, cgroup_directories, cpu_seconds, group_members, read_load, throttled_seconds, used
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def make_load(t_s: float, idle_s: float | None = 0.0, **fields) -> Load:
@@ -38,7 +41,8 @@ def test_a_counter_that_cannot_be_read_makes_the_load_unknown():
 
 
 def test_a_worker_s_time_counts_its_ended_threads_finer_than_a_tick():
-    code = "import threading, time\ndef f():\n t = time.thread_time()\n while time.thread_time() - t < 0.05: pass\n" + (
+    code = (
+        "import threading, time\ndef f():\n t = time.thread_time()\n while time.thread_time() - t < 0.05: pass\n"
         "t = threading.Thread(target=f); t.start(); t.join(); print(flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as child:

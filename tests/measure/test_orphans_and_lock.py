@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import threading
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,9 @@ from harness.measure.lock import machine_lock
 from harness.measure.machine import boot_id
 from harness.measure.orphans import end_orphans, write_live
 from harness.measure.process import start_ticks
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def make_live(path: Path, workers: dict[int, int | None], **fields) -> Path:

@@ -3,21 +3,42 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import tempfile
 from collections import Counter
 from dataclasses import replace
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 
 from harness.errors import MeasureError
 from harness.measure.blocks import Thresholds
+from harness.measure.load import read_load
 from harness.model import Arrangement, Driver, Outcome, RoundRecord, State
 from tests.measure.builders import DEAF, make_place, make_process, make_round, make_trial, quiet_machine, run
 
 
 def work(record: RoundRecord, trial: str, part: str = "main"):
     return [reading for reading in record.readings if (reading.trial, reading.name, reading.part) == (trial, "work", part)]
+
+
+@cache
+def plain_duet() -> RoundRecord:
+    """Return the record of an undisturbed duet, run once for all tests that only read it."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run(make_round(make_trial("a"), make_trial("b"), quads=1), Path(folder))
+
+
+@cache
+def turns_of_trials() -> RoundRecord:
+    with tempfile.TemporaryDirectory() as folder:
+        return run(make_round(make_trial("a"), make_trial("b"), arrangement=Arrangement.TURNS_OF_TRIALS, quads=1), Path(folder))
 
 
 def test_a_duet_completes_with_its_quads_and_the_first_one_is_never_accepted(tmp_path: Path):
@@ -27,17 +48,17 @@ def test_a_duet_completes_with_its_quads_and_the_first_one_is_never_accepted(tmp
     assert ("warmup",) == record.quads[0].flags
 
 
-def test_each_quad_is_a_palindrome_of_both_trials(tmp_path: Path):
-    record = run(make_round(make_trial("a"), make_trial("b"), quads=1), tmp_path)
+def test_each_quad_is_a_palindrome_of_both_trials():
+    record = plain_duet()
     assert all(quad.order in {"ABBA", "BAAB"} for quad in record.quads)
     assert record.order == record.quads[0].order
 
 
-def test_turns_follow_the_order_that_is_recorded(tmp_path: Path):
-    record = run(make_round(make_trial("a"), make_trial("b"), quads=1), tmp_path)
+def test_turns_follow_the_order_that_is_recorded():
+    record = plain_duet()
     blocks = sorted((r for r in record.readings if r.name == "work"), key=lambda r: (r.quad, r.turn))
     assert "".join(quad.order for quad in record.quads) == "".join(block.trial.upper() for block in blocks)
-    assert all(earlier.t1_ns <= later.t0_ns for earlier, later in zip(blocks, blocks[1:], strict=False))
+    assert all(earlier.t1_ns <= later.t0_ns for earlier, later in pairwise(blocks))
 
 
 def test_the_same_seed_gives_the_same_orders(tmp_path: Path):
@@ -62,13 +83,13 @@ def test_a_step_longer_than_a_block_is_one_step_a_block(tmp_path: Path):
     assert {1} == {reading.n for reading in record.readings if reading.name == "work"}
 
 
-def test_work_is_what_the_workload_counted(tmp_path: Path):
-    record = run(make_round(make_trial("a"), make_trial("b"), quads=1), tmp_path)
+def test_work_is_what_the_workload_counted():
+    record = plain_duet()
     assert all(4.0 * reading.n == reading.value and reading.unit == "samples" for reading in work(record, "a"))
 
 
-def test_events_of_a_block_become_readings_of_their_own_name(tmp_path: Path):
-    record = run(make_round(make_trial("a"), make_trial("b"), quads=1), tmp_path)
+def test_events_of_a_block_become_readings_of_their_own_name():
+    record = plain_duet()
     waits = [reading for reading in record.readings if reading.trial == "a" and reading.name == "input_wait_s"]
     assert [(r.quad, r.turn, r.t0_ns) for r in work(record, "a")] == [(r.quad, r.turn, r.t0_ns) for r in waits]
 
@@ -88,16 +109,16 @@ def test_in_the_absence_part_the_others_go_on_alone_for_two_quads(tmp_path: Path
     assert State.COMPLETED == record.outcome.state
 
 
-def test_turns_of_trials_start_each_trial_twice_there_and_back(tmp_path: Path):
-    record = run(make_round(make_trial("a"), make_trial("b"), arrangement=Arrangement.TURNS_OF_TRIALS, quads=1), tmp_path)
+def test_turns_of_trials_start_each_trial_twice_there_and_back():
+    record = turns_of_trials()
     assert record.order in {"ABBA", "BAAB"}
-    assert 4 == len(list((tmp_path / "logs").glob("*.log")))
+    assert 4 == len({quad.index // 2 for quad in record.quads})
     assert [f"{letter}{letter}" for letter in record.order for _ in range(2)] == [quad.order for quad in record.quads]
     assert [False, True] * 4 == [quad.accepted for quad in record.quads]
 
 
-def test_quads_of_different_starts_never_share_an_index(tmp_path: Path):
-    record = run(make_round(make_trial("a"), make_trial("b"), arrangement=Arrangement.TURNS_OF_TRIALS, quads=1), tmp_path)
+def test_quads_of_different_starts_never_share_an_index():
+    record = turns_of_trials()
     assert list(range(8)) == [quad.index for quad in record.quads]
 
 
@@ -108,8 +129,8 @@ def test_a_solo_round_records_phases_that_nothing_overlapped(tmp_path: Path):
     assert not trial.overlapped_start
 
 
-def test_start_ups_of_a_duet_overlap_and_say_so(tmp_path: Path):
-    record = run(make_round(make_trial("a"), make_trial("b"), quads=1), tmp_path)
+def test_start_ups_of_a_duet_overlap_and_say_so():
+    record = plain_duet()
     assert [True, True] == [trial.overlapped_start for trial in record.trials]
 
 
@@ -152,8 +173,8 @@ def test_all_ranks_of_a_crew_run_the_same_steps(tmp_path: Path):
     assert State.COMPLETED == record.outcome.state
 
 
-def test_peak_memory_is_each_lead_s_own(tmp_path: Path):
-    record = run(make_round(make_trial("a"), make_trial("b"), quads=1), tmp_path)
+def test_peak_memory_is_each_lead_s_own():
+    record = plain_duet()
     assert all(trial.peak_rss_bytes > 1 << 20 for trial in record.trials)
 
 
@@ -230,3 +251,17 @@ def test_a_proof_cannot_take_turns_of_blocks(tmp_path: Path):
 def test_nothing_lives_and_no_live_file_remains_after_a_round(tmp_path: Path):
     run(make_round(make_trial("a"), make_trial("b"), quads=1), tmp_path)
     assert not make_place(tmp_path).live.exists()
+
+
+def test_a_process_stays_on_the_cores_that_it_was_given(tmp_path: Path):
+    core = min(os.sched_getaffinity(0))
+    trial = replace(make_trial("a"), processes=(replace(make_process(), cpus=(core,)),))
+    record = run(make_round(trial, arrangement=Arrangement.SOLO, quads=1), tmp_path)
+    assert 1 == record.trials[0].used["visible_cpus"]
+
+
+def test_a_foreign_process_is_seen_by_the_real_counters(tmp_path: Path):
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as stranger:
+        record = run(make_round(make_trial("a"), make_trial("b"), quads=1, block_s=0.2), tmp_path, read=read_load)
+        stranger.kill()
+    assert record.quads[1].foreign_cores > 0.05

@@ -3,22 +3,27 @@
 Every error of the library becomes a reason: a machine without a driver, or with a lost card, is a machine to be measured like any other.
 """
 
+# ruff: noqa: ANN401 (the binding has no types)
+
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.model import Gpu
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 
 def devices(env: Mapping[str, str] | None = None) -> tuple[tuple[Gpu, ...], str | None]:
     """Return the cards that CUDA_VISIBLE_DEVICES lets through, in its order, and a reason if there are none or some could not be read.
 
-    Indices count in PCI bus order, as NVML does. CUDA's own default order is "fastest first"; on machines with unlike cards set CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    Indices count in PCI bus order, as NVML does. CUDA's own default order is "fastest first": where cards differ, set CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
     try:
-        import pynvml  # type: ignore[import-untyped, unused-ignore]
+        import pynvml  # type: ignore[import-untyped, unused-ignore]  # noqa: PLC0415 (may be missing)
     except ImportError as error:
         return (), f"the NVML binding (nvidia-ml-py) is missing: {error}"
     missing = [name for name in ("nvmlInit", "NVMLError", "nvmlDeviceGetCount", "nvmlDeviceGetUUID") if not hasattr(pynvml, name)]
@@ -75,7 +80,7 @@ def _all_cards(pynvml: Any) -> tuple[list[Gpu], list[str]]:
                     compute_capability=_compute_capability(pynvml, handle),
                 )
             )
-        except pynvml.NVMLError as error:
+        except pynvml.NVMLError as error:  # noqa: PERF203 (one lost card must not hide the others)
             reasons.append(f"card {index} could not be read: {error}")
     return gpus, reasons
 
@@ -100,7 +105,5 @@ def _text(value: str | bytes) -> str:
 
 
 def _shutdown(pynvml: Any) -> None:
-    try:
+    with contextlib.suppress(pynvml.NVMLError):  # it was only read from; there is nothing to save
         pynvml.nvmlShutdown()
-    except pynvml.NVMLError:  # it was only read from; there is nothing to save
-        pass
