@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from harness.judge.stats import LEAST_ROUNDS, Floors, Look, deviation, mean, take_look
+from harness.judge.stats import LEAST_ROUNDS, Floors, Look, deviation, mean, pooled, take_look
 from harness.model import Control, ControlKind, ControlResult, Estimate, Reason
 
 if TYPE_CHECKING:
@@ -27,8 +27,7 @@ def judge_controls(book: Book) -> tuple[ControlResult, ...]:
 
 def judge_control(book: Book, control: Control) -> ControlResult:
     """Return the control's result. Each part of a resumed run has its own look, and the worst of them counts."""
-    parts = sorted({record.part for record in book.records(control.contrast)}) or [0]
-    results = [_judge_part(book, control, part) for part in parts]
+    results = [_judge_part(book, control, part) for part in _parts(book, control)]
     return max(results, key=lambda result: _SEVERITY.index(result.word))
 
 
@@ -49,11 +48,14 @@ def _judge_part(book: Book, control: Control, part: int) -> ControlResult:
 
 
 def _least_spread(book: Book, control: Control) -> float:
-    """Controls are pooled with one another: negative and positive of one device and arrangement come from the same blocks."""
+    """Controls of one device and arrangement are pooled with one another, each part of the run for itself."""
     alike = [c for c in book.plan.controls if (c.device, c.arrangement) == (control.device, control.arrangement)]
-    squares = [(s, len(v)) for c in alike if (s := deviation(v := [value for value, _ in book.control_effects(c)])) is not None]
-    freedom = sum(n - 1 for _, n in squares)
-    return book.thresholds.pooled_share * math.sqrt(sum(s * s * (n - 1) for s, n in squares) / freedom) if freedom else 0.0
+    groups = [book.control_effects(c, part) for c in alike for part in _parts(book, c)]
+    return book.thresholds.pooled_share * pooled([[value for value, _ in group] for group in groups])
+
+
+def _parts(book: Book, control: Control) -> list[int]:
+    return sorted({record.part for record in book.records(control.contrast)}) or [0]
 
 
 def _word(book: Book, kind: ControlKind, look: Look, expected: float) -> tuple[str, Reason]:
