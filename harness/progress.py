@@ -65,9 +65,9 @@ class Display:
         self._plan: Plan | None = None
         self._live: Live | None = None
 
-    def __enter__(self) -> Display:  # noqa: PYI034
+    def __enter__(self) -> Display:  # noqa: PYI034 - Self needs Python 3.11
         if self._verbosity != "quiet" and self._stream.isatty():
-            from rich.live import Live  # noqa: PLC0415
+            from rich.live import Live  # noqa: PLC0415 - not every run shows something
 
             self._live = Live(get_renderable=self._panel, console=_console(self._stream), refresh_per_second=4, transient=True)
             self._live.start()
@@ -163,7 +163,7 @@ class Display:
         return f": {', '.join(parts)}" if parts else ""
 
     def _panel(self) -> RenderableType:
-        from rich.panel import Panel  # noqa: PLC0415
+        from rich.panel import Panel  # noqa: PLC0415 - as above
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 

@@ -21,7 +21,7 @@ def render(manifest: Manifest, records: Sequence[RoundRecord], verdicts: Verdict
     `notes` are what opening the bundle brought up. A run of which nothing is judged yet gives a report that says so. A figure that has nothing
     to show is left out.
     """
-    from harness.report import canvas, figures  # noqa: PLC0415
+    from harness.report import canvas, figures  # noqa: PLC0415 - matplotlib and pandas are slow to import
     from harness.report.content import make_content  # noqa: PLC0415
     from harness.report.index import build_index  # noqa: PLC0415
     from harness.report.markdown import to_markdown  # noqa: PLC0415
@@ -45,7 +45,7 @@ def render(manifest: Manifest, records: Sequence[RoundRecord], verdicts: Verdict
 
 def make_tables(index: Index) -> dict[str, Any]:
     """Return every frame of the report by name, from one pass over the records."""
-    from harness.report import blocks, tables  # noqa: PLC0415
+    from harness.report import blocks, tables  # noqa: PLC0415 - as above
 
     timed = blocks.blocks_frame(index.records)
     rounds = blocks.rounds_frame(timed)

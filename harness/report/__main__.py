@@ -21,10 +21,10 @@ RESULTS = Path(__file__).resolve().parents[2] / "results"
 def main(arguments: Sequence[str]) -> int:
     """Rebuild a report and return 0. Raises ConfigError for arguments that mean nothing, BundleError for a bundle that cannot be read."""
     if not arguments or set(arguments) & {"-h", "--help"}:
-        print(USAGE)  # noqa: T201
+        print(USAGE)  # noqa: T201 - the answer of the command
         return 0
     run, results = parse(arguments)
-    from harness.model import Verdicts  # noqa: PLC0415
+    from harness.model import Verdicts  # noqa: PLC0415 - help needs none of it
     from harness.report import render  # noqa: PLC0415
     from harness.store import Bundle  # noqa: PLC0415
 

@@ -110,7 +110,7 @@ def _preliminary(index: Index) -> str | None:
     if not (index.plan.preliminary or index.verdicts.preliminary):
         return None
     return (
-        f"Preliminary: the sweep {index.plan.sweep} takes few rounds and judges at an error rate of {numbers.edge(index.plan.alpha, 'share')} per verdict. "  # noqa: E501
+        f"Preliminary: the sweep {index.plan.sweep} takes few rounds, and each verdict errs with a chance of {numbers.edge(index.plan.alpha, 'share')}. "
         "Run the full sweep before acting on it."
     )
 
@@ -173,8 +173,8 @@ def _forest_section(tables: dict[str, Any]) -> Section | None:
     )
     table = Table("Judged claims", ("claim", "case", "claimed", "measured (interval)", "verdict"), rows)
     says = (
-        "Each line is what was measured, with its interval; the box behind it is what was claimed. A verdict is read from the regions that the whole "
-        "interval touches. Where n is 1 the marker is hollow and there is no interval; an arrow is an open side."
+        "The dark block is the measured interval, the stroke in it the point; the pale box is what was claimed. A verdict is read from the regions that the whole "
+        "interval touches. One round alone is a hollow circle without an interval; an arrow is an open side."
     )
     return Section("forest", "Claimed against measured", says, _alt(table), table)
 

@@ -67,14 +67,24 @@ def forest(frame: pd.DataFrame, layout: Layout) -> Figure | None:
             look = LOOKS[Word(row.word)]
             y = i + bar_offset(layout)
             _band(ax, y, row.lo, row.hi, limits, 0.34 if layout.narrow else 0.6)
-            _interval(ax, y, row, limits, look.ink, look.marker)
+            _interval(ax, y, row, limits, look.ink, 0.13 if layout.narrow else 0.22)
             label = f"{row.claim} ({row.title})" if repeated[start + i] and layout.narrow else row.claim
             row_text(ax, layout, i, label, row.title, (f"{look.symbol} {row.word}", look.ink), row.measured)
         ax.set_xlabel("ratio, treatment over baseline (log scale)")
         start += count
     handles = [
         Patch(facecolor=BAND, edgecolor=BAND_EDGE, label="claimed"),
-        Line2D([], [], color=INK, linewidth=3, marker="o", markersize=8, markeredgecolor="white", label="measured, with its interval"),
+        Line2D(
+            [],
+            [],
+            color=INK,
+            linewidth=7,
+            marker="|",
+            markersize=14,
+            markeredgewidth=2.4,
+            solid_capstyle="butt",
+            label="measured: point and interval",
+        ),
         Line2D([], [], color=INK, linewidth=1.3, label="1x: no effect"),
     ]
     _legend(figure, handles, layout, columns=3 if not layout.narrow else 2)
@@ -100,24 +110,27 @@ def _band(ax: Axes, y: float, lo: float | None, hi: float | None, limits: tuple[
             ax.plot([edge, edge], [y - height / 2, y + height / 2], color=BAND_EDGE, linewidth=1.6, zorder=1.2, solid_capstyle="butt")
 
 
-def _interval(ax: Axes, y: float, row: Any, limits: tuple[float, float], ink: str, marker: str) -> None:  # noqa: ANN401, PLR0917
-    """Draw point and interval; an open or zero side runs to the axis' end as an arrow. One round has a hollow marker and no interval."""
+def _interval(ax: Axes, y: float, row: Any, limits: tuple[float, float], ink: str, height: float) -> None:  # noqa: ANN401, PLR0917 - a row of a frame
+    """Draw the interval as a block and the point as a taller stroke; an open or zero side runs to the axis' end as an arrow.
+
+    One round has no interval, and its point is a hollow circle.
+    """
     low, high = row.low, row.high
     alone = pd.isna(low) and pd.isna(high)
     if not alone:
         left = limits[0] if pd.isna(low) or low <= 0 else max(low, limits[0])
         right = limits[1] if pd.isna(high) else min(high, limits[1])
-        ax.plot([left, right], [y, y], color=ink, linewidth=3.2, solid_capstyle="butt", zorder=3)
-        ends = [x for x, shut in ((left, pd.notna(low) and low > 0), (right, pd.notna(high))) if shut]
-        ax.plot(ends, [y] * len(ends), color=ink, marker="|", markersize=11, markeredgewidth=2, linestyle="none", zorder=3.5)
+        block = Rectangle((left, y - height / 2), right - left, height, facecolor=ink, edgecolor=ink, linewidth=1.2, zorder=3)
+        ax.add_patch(block)
         if pd.isna(low) or low <= 0:
-            ax.plot([limits[0]], [y], marker="<", color=ink, markersize=9, clip_on=False, zorder=3)
+            ax.plot([limits[0]], [y], marker="<", color=ink, markersize=11, clip_on=False, zorder=3)
         if pd.isna(high):
-            ax.plot([limits[1]], [y], marker=">", color=ink, markersize=9, clip_on=False, zorder=3)
+            ax.plot([limits[1]], [y], marker=">", color=ink, markersize=11, clip_on=False, zorder=3)
     if pd.notna(row.point) and row.point > 0:
-        face = "white" if alone else ink
-        ax.plot([row.point], [y], marker=marker, markersize=8, color=ink, markerfacecolor=face, markeredgecolor=ink if alone else "white",
-                markeredgewidth=1.6 if alone else 1.1, zorder=4, linestyle="none")  # fmt: skip
+        if alone:
+            ax.plot([row.point], [y], marker="o", markersize=8, markerfacecolor="white", markeredgecolor=ink, markeredgewidth=1.8, zorder=4)
+        else:
+            ax.plot([row.point] * 2, [y - height, y + height], color=ink, linewidth=2.4, solid_capstyle="butt", zorder=4)
 
 
 def speedups(frame: pd.DataFrame, layout: Layout) -> Figure | None:
@@ -140,11 +153,11 @@ def _ratio_bars(ax: Axes, part: pd.DataFrame, layout: Layout, limits: tuple[floa
         ink, word = _direction(row)
         y = i + bar_offset(layout)
         if pd.isna(row.point) and (pd.notna(row.low) or pd.notna(row.high)):
-            _interval(ax, y, row, limits, ink, "o")
+            _interval(ax, y, row, limits, ink, 0.09 if layout.narrow else 0.15)
         elif pd.notna(row.point) and row.point > 0:
             height = 0.26 if layout.narrow else 0.46
             ax.barh(y, row.point - 1, left=1, height=height, color=ink, alpha=0.28, edgecolor=ink, linewidth=0, zorder=2)
-            _interval(ax, y, row, limits, ink, "o")
+            _interval(ax, y, row, limits, ink, 0.09 if layout.narrow else 0.15)
         else:
             ax.plot([1], [y], marker="x", color=UNKNOWN, markersize=8, markeredgewidth=2, zorder=3)
         row_text(ax, layout, i, row[label], row[detail] if detail else "", (word, ink) if word else ("", ink), row.measured)
@@ -156,7 +169,7 @@ def _ratio_bars(ax: Axes, part: pd.DataFrame, layout: Layout, limits: tuple[floa
         ax.text(x, 1 + 0.1 / height, text, transform=across, ha=side, va="bottom", fontsize=10.5, color=color, weight="bold")
 
 
-def _direction(row: Any) -> tuple[str, str]:  # noqa: ANN401
+def _direction(row: Any) -> tuple[str, str]:  # noqa: ANN401 - a row of a frame
     """Colour and word of a ratio bar, by where the whole interval lies; without an interval nothing is said."""
     if getattr(row, "unproven", False) is True:
         return UNKNOWN, "not proven equal"

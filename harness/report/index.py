@@ -95,7 +95,7 @@ _SELF_EVIDENT = {"workload", "execution", "precision", "input"}  # their levels'
 def short_labels(cells: Sequence[Cell]) -> list[str]:
     """Return a label a cell that names what is unusual among `cells`.
 
-    Workload, execution and sizes are named where they vary, other factors where they differ from most.
+    Execution and sizes are named where they vary, workload and other factors where they differ from most.
     """
     flat = [settings(cell) for cell in cells]
     keys = list(dict.fromkeys(key for entry in flat for key in entry if key != "seed"))
@@ -104,7 +104,7 @@ def short_labels(cells: Sequence[Cell]) -> list[str]:
     sizes = {key for cell in cells for key in cell.sizes}
     labels = []
     for entry in flat:
-        always = {"workload", "execution", *sizes} if len(cells) > 3 else set(entry)
+        always = {"execution", *sizes} if len(cells) > 3 else set(entry)
         named = [key for key in varying if key in entry and (key in always or entry[key] != usual[key])]
         parts = [entry[key] if key in _SELF_EVIDENT else f"{key} {entry[key]}" for key in named]
         labels.append(", ".join(parts) or entry["workload"])

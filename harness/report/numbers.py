@@ -109,7 +109,7 @@ def rate(value: float | None, unit: str) -> str:
     return f"{significant(value)} {work}/s"
 
 
-def quantity(value: float | None, unit: str) -> str:  # noqa: PLR0911
+def quantity(value: float | None, unit: str) -> str:  # noqa: PLR0911 - one a unit
     """Return a number in its unit: "" is a ratio, then bytes, s, share, any `x/s`; other units are counts followed by their name."""
     if not known(value):
         return NA
@@ -165,7 +165,7 @@ def interval(low: float | None, high: float | None, unit: str, n: int, method: s
     return f"{quantity(low, unit)} to {quantity(high, unit)}"
 
 
-def measured(point: float | None, low: float | None, high: float | None, unit: str, n: int, method: str) -> str:  # noqa: PLR0917
+def measured(point: float | None, low: float | None, high: float | None, unit: str, n: int, method: str) -> str:  # noqa: PLR0917 - in the order of an Estimate
     """Return point and interval: `2.41x (2.30x to 2.53x)`; a bound without a point is the bound alone; one round has no interval."""
     around = interval(low, high, unit, n, method)
     return f"{quantity(point, unit)} ({around})" if known(point) else around

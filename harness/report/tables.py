@@ -113,8 +113,8 @@ def speedups_frame(index: Index) -> pd.DataFrame:
         if switch not in best or rank < best[switch][0]:
             best[switch] = (rank, row)
     frame: pd.DataFrame = pd.DataFrame.from_records([row for _, row in best.values()], columns=SWITCH_COLUMNS)
-    frame = frame.sort_values("point", ascending=False, na_position="last", key=pd.to_numeric, kind="stable")
-    return frame.reset_index(drop=True)
+    best_first: pd.DataFrame = frame.sort_values("point", ascending=False, na_position="last", key=pd.to_numeric, kind="stable", ignore_index=True)
+    return best_first
 
 
 def _switch_row(switch: str, case: Case, result: CaseResult | None) -> tuple[object, ...]:
