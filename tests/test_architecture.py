@@ -166,7 +166,7 @@ def texts() -> Iterator[tuple[str, str]]:
 
 # The pieces are joined here so that this file does not hold what it looks for.
 MACHINE_PATH = re.compile("(?<![\\w.])/(?:" + "|".join(("wor" + "k", "roo" + "t", "hom" + "e/(?!ada)", "Use" + "rs")) + ")/?(?=[\\w.])")
-INDEX_ADDRESS = re.compile("(?:index" + "[-_]url|extra[-_]" + "index|find[-_]" + 'links)[^\\n]*(?:://|/)|"resolved":|registry\\s*=')
+INDEX_ADDRESS = re.compile("(?:index[-_]" + "url|extra[-_]" + "index|find[-_]" + "links)[^\\n]*/|.resol" + "ved.: .http|registr" + "y\\s*= ")
 UNFINISHED = re.compile("\\b(?:TO" + "DO|FIX" + "ME|XX" + "X|NotImplemented" + "Error)\\b")
 
 
