@@ -40,6 +40,7 @@ class Book:
         self._by_contrast: dict[str, list[RoundRecord]] = {}
         for record in records:
             self._by_contrast.setdefault(record.contrast, []).append(record)
+        self._completed: dict[str, list[RoundRecord]] = {}
         self._effects: dict[Estimand, tuple[list[float], Reason | None]] = {}
         self._pools: dict[PoolKey, float] = {}
 
@@ -51,7 +52,9 @@ class Book:
         return [record for record in mine if record.arrangement is mine[-1].arrangement] if mine else []
 
     def completed(self, contrast: str) -> list[RoundRecord]:
-        return [record for record in self.records(contrast) if record.outcome.state is State.COMPLETED]
+        if contrast not in self._completed:
+            self._completed[contrast] = [record for record in self.records(contrast) if record.outcome.state is State.COMPLETED]
+        return self._completed[contrast]
 
     def lost(self, contrast: str) -> list[RoundRecord]:
         """Return the last record of each round that no attempt completed."""

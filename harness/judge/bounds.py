@@ -29,11 +29,16 @@ def killed_estimate(book: Book, case: Case) -> Estimate | None:
     if case.killed_counts_as is None:
         return None
     for term in (t for t in case.estimand.terms if t.weight > 0):
-        kills = sum(_out_of_memory(record.trial(term.trial)) for record in book.lost(term.contrast))
+        kills = sum(_out_of_memory(r.trial(term.trial)) and not _others_failed(r, term.trial) for r in book.lost(term.contrast))
         if kills >= LEAST_LOST and not book.effects(case.estimand)[0]:
             value = case.killed_counts_as
             return Estimate(value, value, value, kills, "bound", 1 - book.plan.alpha)
     return None
+
+
+def _others_failed(record: RoundRecord, trial: str) -> bool:
+    """A treatment that is killed where its baseline fails too says nothing of the difference between them."""
+    return any(other.outcome.state in {State.FAILED, State.INVALID} for other in record.trials if other.id != trial)
 
 
 def _out_of_memory(trial: TrialRecord | None) -> bool:

@@ -35,8 +35,9 @@ def _judge_part(book: Book, control: Control, part: int) -> ControlResult:
     pairs = book.control_effects(control, part)
     if not pairs:
         return ControlResult(control.id, NOT_SHOWN, None, None, _nothing(book, control))
-    values = [value for value, _ in pairs]
     expected = mean([known for _, known in pairs])
+    # Counts may differ from round to round, and the known ratio with them: what varies is how far each round is off its own.
+    values = [value - known + expected for value, known in pairs]
     if len(values) < LEAST_ROUNDS:
         text = f"{len(values)} of {book.contrasts[control.contrast].looks[-1]} rounds completed, {LEAST_ROUNDS} are needed"
         reason = Reason("too_few_rounds", text, {"rounds": len(values)})
@@ -51,7 +52,7 @@ def _least_spread(book: Book, control: Control) -> float:
     """Controls of one device and arrangement are pooled with one another, each part of the run for itself."""
     alike = [c for c in book.plan.controls if (c.device, c.arrangement) == (control.device, control.arrangement)]
     groups = [book.control_effects(c, part) for c in alike for part in _parts(book, c)]
-    return book.thresholds.pooled_share * pooled([[value for value, _ in group] for group in groups])
+    return book.thresholds.pooled_share * pooled([[value - known for value, known in group] for group in groups])
 
 
 def _parts(book: Book, control: Control) -> list[int]:

@@ -195,10 +195,8 @@ def control_pair(record: RoundRecord, kind: ControlKind, first: str, second: str
     counted steps over all that ran. Absence: the first arm alone over the first arm beside its partner.
     """
     beside = work_of(record, first)
-    if kind is ControlKind.ABSENCE:
-        other = work_of(record, first, ABSENCE)
-    else:
-        other = work_of(record, second, MAIN, _haunted if kind is ControlKind.POSITIVE else _calm)
+    blocks = _haunted if kind is ControlKind.POSITIVE else _calm
+    other = work_of(record, first, ABSENCE) if kind is ControlKind.ABSENCE else work_of(record, second, MAIN, blocks)
     if beside is None or other is None or beside.amount <= 0 or other.amount <= 0:
         return None
     known = other.steps / (other.steps + other.ghosts) if other.steps else 1.0

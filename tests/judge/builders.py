@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+
 from harness.judge.verdict import Band
-from harness.model import Arrangement, Case, Claim, ControlKind, Control, Outcome, Plan, Purpose, Reading, RoundRecord, Scale, State
+from harness.model import Arrangement, Case, Claim, Control, ControlKind, Outcome, Plan, Purpose, Reading, RoundRecord, Scale, State
 from tests.helpers import make_case, make_cell, make_claim, make_contrast, make_failure, make_plan, make_record, make_trial, make_trial_record
 
 

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+
 from harness.judge import judge
 from harness.judge.book import Book
 from harness.judge.controls import judge_controls
@@ -92,6 +93,19 @@ def test_a_bias_of_one_arrangement_is_none_of_another():
     book = Book(control_plan(ControlKind.NEGATIVE), [control_round(at, second=1.03) for at in range(3)])
 
     assert 0.01 == book.floors(make_ratio("elsewhere")).systematic
+
+
+def test_counts_that_differ_from_round_to_round_are_no_noise():
+    plain = [control_round(at) for at in range(3)]
+    records = [*plain[:2], replace(plain[2], readings=tuple(with_steps(reading, 4) for reading in plain[2].readings))]
+
+    assert ["held"] == words(records, ControlKind.POSITIVE)
+
+
+def with_steps(reading, steps):
+    """The same block with so many counted steps, at the same time for each step that ran."""
+    ran_before, ran = reading.n + reading.ghost, steps + reading.ghost
+    return replace(reading, value=float(steps), n=steps, t1_ns=round(reading.t1_ns * ran / ran_before))
 
 
 def test_judge_reports_the_controls():

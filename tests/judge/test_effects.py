@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+
 from harness.judge.book import Book
 from harness.judge.effects import effect, value_of
 from harness.model import Arrangement, Estimand, Outcome, Quad, Reading, Reason, Scale, State, Statistic, Term

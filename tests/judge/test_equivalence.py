@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from harness.errors import BundleError
 from harness.judge.book import Book
 from harness.judge.equivalence import REDUCED, compare, judge_proofs

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
+
 from harness.judge.book import Book
 from harness.judge.estimates import LARGEST, find
 from harness.model import Deadlines, Estimand, Outcome, Reason, Scale, State, Statistic, Term
@@ -237,6 +238,14 @@ def test_a_treatment_killed_twice_for_memory_counts_as_the_claim_says(reason):
 
 def test_one_kill_may_be_an_accident():
     assert found([lost_round(outcome=Outcome(State.FAILED, Reason("out_of_memory", "")))], KILLED).estimate is None
+
+
+def test_a_kill_where_the_baseline_failed_too_counts_as_nothing():
+    killed = Outcome(State.FAILED, Reason("out_of_memory", ""))
+    rounds = [lost_round(at, outcome=killed) for at in range(2)]
+    records = [replace(r, trials=tuple(replace(t, outcome=killed) for t in r.trials)) for r in rounds]
+
+    assert found(records, KILLED).estimate is None
 
 
 def test_any_other_failure_is_no_kill():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from harness.judge.ladder import judge_ladder
 from harness.model import Ladder
 from tests.helpers import make_estimate

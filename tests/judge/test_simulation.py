@@ -9,6 +9,7 @@ import math
 
 import numpy as np
 import pytest
+
 from harness.judge.stats import Floors, intersect, t_factor, take_look
 from harness.judge.thresholds import Thresholds
 from harness.judge.verdict import Band, decide

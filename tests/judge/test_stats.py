@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 
 import pytest
-from harness.judge.stats import Floors, Look, deviation, half_width, intersect, pooled, schedule, t_factor, take_look, welch
 from scipy import stats
+
+from harness.judge.stats import Floors, Look, deviation, half_width, intersect, pooled, schedule, t_factor, take_look, welch
 
 
 def test_the_half_width_is_students():

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from harness.judge.verdict import CONFIRMED, EXCEEDED, Band, axis_of, claimed_words, decide, rounds_needed
-from harness.model import Scale, Word
 from hypothesis import given
 from hypothesis import strategies as st
+
+from harness.judge.verdict import CONFIRMED, EXCEEDED, Band, axis_of, claimed_words, decide, rounds_needed
+from harness.model import Scale, Word
 from tests.judge.builders import band_of_row, examples
 
 HOLDS = {CONFIRMED, EXCEEDED}
