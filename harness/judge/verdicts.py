@@ -68,14 +68,16 @@ def _holm(book: Book, cases: Mapping[str, Sequence[Judged]], decided: Sequence[J
 
     Claims without a judged case are left out.
 
-    Step by step from the surest: the i-th of m keeps its verdict if it would still be reached at alpha / (m - i); from the first that would not,
-    none does.
+    k of m being kept, each of the others that would still be decided at alpha / (m - k) is kept too, until none is added: the same as
+    going through them from the surest on, without asking how sure each is.
     """
     kept: set[str] = set()
-    for at, (surest, judged) in enumerate(sorted(((_least_alpha(book, j), j) for j in decided), key=lambda pair: pair[0])):
-        if surest > judged.alpha / (len(decided) - at):
-            break
-        kept.add(judged.case.id)
+    added = True
+    while added:
+        left = len(decided) - len(kept)
+        more = {judged.case.id for judged in decided if judged.case.id not in kept and _decided_at(book, judged, judged.alpha / left)}
+        kept |= more
+        added = bool(more)
     words: dict[str, str] = {}
     for claim in book.plan.claims:
         if any(judged.case.role is Role.JUDGED for judged in cases[claim.id]):
@@ -91,14 +93,7 @@ def _adjusted(judged: Judged, kept: set[str]) -> Judged:
     return replace(judged, result=replace(judged.result, verdict=undone))
 
 
-def _least_alpha(book: Book, judged: Judged) -> float:
-    """Return the smallest alpha at which the case would still be decided: its p-value. More confidence only widens intervals: halving finds it."""
+def _decided_at(book: Book, judged: Judged, alpha: float) -> bool:
+    """Return whether a decided case would also be decided at this alpha. Exact values and bounds are as sure as they can be."""
     estimate = judged.result.estimate
-    if estimate is None or estimate.method != "t":
-        return 0.0
-    low, high = math.log(1e-12), math.log(judged.alpha)
-    for _ in range(25):
-        middle = (low + high) / 2
-        decided = verdict_on(judged.case, find(book, judged.case, math.exp(middle)), None).word in DECIDED
-        low, high = (low, middle) if decided else (middle, high)
-    return math.exp(high)
+    return estimate is None or estimate.method != "t" or verdict_on(judged.case, find(book, judged.case, alpha), None).word in DECIDED
