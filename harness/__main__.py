@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
@@ -70,7 +71,7 @@ def _fingerprint(machine: Machine) -> str:
 
 def _manifest(settings: Settings, machine: Machine, plan: Plan) -> Manifest:
     from harness.config import claims_hash  # noqa: PLC0415
-    from harness.measure.process import dropped_names  # noqa: PLC0415
+    from harness.measure.environment import dropped_names  # noqa: PLC0415
     from harness.measure.provenance import read_provenance  # noqa: PLC0415
     from harness.model import BENCHMARK_VERSION, Manifest  # noqa: PLC0415
     from harness.store import SCHEMA_VERSION  # noqa: PLC0415
@@ -87,7 +88,7 @@ def _manifest(settings: Settings, machine: Machine, plan: Plan) -> Manifest:
         machine=machine,
         plan=plan,
         provenance=read_provenance(settings.overrides),
-        dropped_env=dropped_names(),
+        dropped_env=tuple(dropped_names(os.environ)),
         parts=(now,),
     )
 
@@ -115,7 +116,7 @@ def _resume(settings: Settings, machine: Machine) -> int:
 
 
 def _carry_out(settings: Settings, machine: Machine, plan: Plan, bundle: Bundle, part: int) -> int:
-    from harness.config import ROOT  # noqa: PLC0415
+    from harness.config.keys import ROOT  # noqa: PLC0415
     from harness.measure.lock import machine_lock  # noqa: PLC0415
     from harness.progress import Display  # noqa: PLC0415
     from harness.report import render  # noqa: PLC0415

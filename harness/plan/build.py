@@ -6,6 +6,7 @@ Knows specs, the machine and the device; touches neither clock nor disk. Two cas
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from fnmatch import fnmatch
 
 import msgspec
@@ -105,11 +106,9 @@ def make_plan(claims: list[ClaimSpec], sweep: SweepSpec, bench: Bench, rungs: li
 
 
 def _refuse_unknown(only: tuple[str, ...], claims: list[ClaimSpec]) -> None:
-    known = [claim.id for claim in claims]
+    known = [claim.id for claim in claims] + [f"{claim.id}.{case.id}" for claim in claims for case in claim.cases]
     for pattern in only:
         if not any(fnmatch(name, pattern) for name in known):
-            from difflib import get_close_matches  # noqa: PLC0415 - needed for the mistake alone
-
             near = get_close_matches(pattern, known, n=1)
             hint = f" (did you mean {near[0]}?)" if near else ""
             raise ConfigError(f"only=[{pattern}]: there is no such claim{hint}; the claims are the files under conf/claims/")
@@ -117,10 +116,20 @@ def _refuse_unknown(only: tuple[str, ...], claims: list[ClaimSpec]) -> None:
 
 def _selected(spec: ClaimSpec, sweep: SweepSpec, request: Request) -> bool:
     if request.only:
-        return any(fnmatch(spec.id, pattern) for pattern in request.only)
+        return any(fnmatch(name, pattern) for pattern in request.only for name in (spec.id, *(f"{spec.id}.{case.id}" for case in spec.cases)))
     if isinstance(sweep.claims, list):
         return spec.id in sweep.claims
     return True
+
+
+def _chosen_cases(spec: ClaimSpec, sweep: SweepSpec, request: Request) -> list[CaseSpec]:
+    """Return the cases that the sweep runs. A case named by `only=` runs whatever its sweeps are, and alone; so do all cases of a claim so named
+    where the sweep is no small one."""
+    named = [case for case in spec.cases if any(fnmatch(f"{spec.id}.{case.id}", pattern) for pattern in request.only)]
+    if named:
+        return named
+    everything = sweep.tag == "full" or (request.only and not sweep.preliminary)
+    return [case for case in spec.cases if everything or sweep.tag in case.sweeps]
 
 
 def _plan_claim(spec: ClaimSpec, sweep: SweepSpec, bench: Bench, rungs: list[Rung], request: Request, draft: _Draft) -> Claim:
@@ -139,7 +148,7 @@ def _plan_claim(spec: ClaimSpec, sweep: SweepSpec, bench: Bench, rungs: list[Run
     reason = _untestable(spec, bench)
     if reason:
         return replace(claim, not_testable=reason)
-    chosen = [case for case in spec.cases if sweep.tag == "full" or sweep.tag in case.sweeps or (request.only and not sweep.preliminary)]
+    chosen = _chosen_cases(spec, sweep, request)
     if not chosen:
         return replace(claim, not_testable=Reason("not_in_sweep", f"sweep {sweep.name} does not measure it; +sweep=full does"))
     cases: list[Case] = []

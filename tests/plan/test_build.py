@@ -54,6 +54,12 @@ def test_sizes_chosen_by_hand_make_a_judged_case_a_reading() -> None:
     assert Role.READING is planned.role
 
 
+def test_one_case_can_be_asked_for_by_name_whatever_its_sweeps() -> None:
+    claim = make_claim(cases=[make_case(), make_case(id="second", sweeps=[])])
+    plan = plan_of(claim, sweep=make_sweep(name="smoke", tag="smoke", preliminary=True), request=Request(only=("faster.second",)))
+    assert ["faster.second"] == [case.id for case in plan.claims[0].cases]
+
+
 def test_another_workload_takes_the_place_of_the_standard_one() -> None:
     plan = plan_of(request=Request(workload="tiny"))
     assert {"tiny"} == {plan.cells[trial.cell].workload for contrast in claim_contrasts(plan) for trial in contrast.trials}
