@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TextIO
 from harness.model import Case, Contrast, Estimate, Plan, Reason, Round, Verdicts, Word
 from harness.report import numbers
 from harness.report.index import short_labels
+from harness.report.text import one_line
 from harness.report.words import IN_A_SENTENCE, JUDGED, LOOKS
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ def _unit(progress: Progress) -> str:
 
 def _clean(text: str) -> str:
     """Return a text without control characters: titles and reasons must not steer a terminal."""
-    return "".join(c if c.isprintable() or c == "\t" else "?" for c in text)
+    return one_line(text) if text[:1] != " " else f"  {one_line(text)}"
 
 
 def _console(stream: TextIO) -> Console:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import math
 import textwrap
+import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 from matplotlib.transforms import blended_transform_factory
 
 from harness.report import numbers
+from harness.report.text import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,7 +47,8 @@ _RC = {
 @contextmanager
 def style() -> Iterator[None]:
     """The suite's look, for figures made and saved inside; nothing outside changes."""
-    with mpl.rc_context(_RC):
+    with mpl.rc_context(_RC), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # shown as boxes; the table beside it has them
         yield
 
 
@@ -146,13 +149,13 @@ def row_text(ax: Axes, layout: Layout, i: int, label: str, detail: str, head: tu
 
 def shorten(text: str, width: int) -> str:
     """Cut a text to `width` characters with an ellipsis, on one line."""
-    flat = " ".join(text.split())
+    flat = one_line(text)
     return flat if len(flat) <= width else flat[: width - 1].rstrip() + "…"
 
 
 def wrapped(text: str, width: int, lines: int) -> list[str]:
     """Wrap a text to at most `lines` lines; what does not fit ends in an ellipsis."""
-    return textwrap.wrap(" ".join(text.split()), width, max_lines=lines, placeholder=" …") or [""]
+    return textwrap.wrap(one_line(text), width, max_lines=lines, placeholder=" …") or [""]
 
 
 def ratio_axis(ax: Axes, values: Sequence[float], layout: Layout, *, least: tuple[float, float] = (0.8, 1.3)) -> tuple[float, float]:

@@ -96,7 +96,7 @@ def make_content(index: Index, tables: dict[str, Any], notes: Sequence[str]) -> 
         groups=tuple((GROUPS.get(group, group.capitalize()), tuple(c for c in cards if c.group == group)) for group in order),
         untestable=_untestable(index),
         facts=tuple(_facts(index)),
-        config=json.dumps(manifest.config, indent=2, sort_keys=True, ensure_ascii=False, default=str),
+        config=json.dumps(manifest.config, indent=2, sort_keys=True, ensure_ascii=False, default=str).replace("<", "\\u003c"),
         dropped=", ".join(manifest.dropped_env) or "none",
     )
 

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from harness.report.page import MARKS
+from harness.report.text import clean, one_line
 from harness.report.words import LOOKS
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _LINK = re.compile(r"(?i)\b(https?|ftp|file|mailto|www)([:.])")
 
 def escape(text: str) -> str:
     """Return `text` as one line of Markdown that renders as itself: no markup, no HTML, no link, no table cell ends."""
-    flat = " ".join(html.escape(text, quote=False).split())
+    flat = html.escape(one_line(text), quote=False)
     flat = _SPECIAL.sub(r"\\\1", flat)
     flat = _LINK.sub(r"\1&#8203;\2", flat)
     return _BLOCK.sub(r"\1\\\2", flat)
@@ -30,6 +31,7 @@ def escape(text: str) -> str:
 
 def code_block(text: str) -> str:
     """Return a fenced block whose fence is longer than any run of backticks inside."""
+    text = clean(text)
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{text}\n{fence}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from harness.report.text import clean
 from harness.report.words import LOOKS
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ def _tone(cell: str) -> str:
     return f"tone {slug(word)}" if word else ""
 
 
+def _harmless(value: object) -> object:
+    """Clean every text that the template prints; escaping follows. Our own markup passes."""
+    return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
 def _css() -> str:
     words = "".join(f".{slug(word)}{{--word:{look.ink};--tint:{look.tint}}}" for word, look in LOOKS.items())
     tones = "".join(f"td.{slug(word)}{{color:{look.ink}}}" for word, look in LOOKS.items())
@@ -54,7 +60,7 @@ def _css() -> str:
 
 def to_html(content: Content, pictures: Mapping[str, Picture]) -> str:
     """Return the page. `pictures` maps a section's id to its figure; sections without one show their table alone."""
-    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_harmless)
     environment.globals.update(slug=slug, tone=_tone, looks=LOOKS, marks=MARKS)
     css = Markup(_css())  # noqa: S704 - our own file, no text of a bundle
     return environment.get_template("page.html.j2").render(c=content, pictures=dict(pictures), css=css)
