@@ -30,6 +30,7 @@ class Fake(Workload):
         self.blocks = 0
         self.traced = 1
         self.pending_s = 0.0
+        self.first_span = (0.0, 0.0)
 
     def misbehave(self, phase: str) -> None:
         if phase != self.at:
@@ -67,15 +68,19 @@ class Fake(Workload):
             print('{"type": "block"} garbage', flush=True)  # noqa: T201 (the misbehaviour itself)
             os.write(1, b"\xff\xfe not even text\n")
         ran = min(steps, 3) if self.fault == "fewer" and self.blocks > 2 else steps
+        began_s = time.perf_counter()
         for _ in range(ran):
             (spin if self.how == "spin" else time.sleep)(self.step_s)
         self.steps_run += ran
+        if self.blocks == 1:
+            self.first_span = (began_s, time.perf_counter())
         return Tally(steps=ran, work=4.0 * ran, unit="samples", events=(("input_wait_s", 0.25 * ran * self.step_s, "s"),))
 
     def facts(self) -> Dict[str, Any]:
-        return {name: self.settings[name] for name in ("batch",) if name in self.settings and self.fault != "other_batch"} or (
-            {"batch": 1, "axes": [1, 2]} if self.fault == "other_batch" else {}
-        )
+        told = {"first_from_s": self.first_span[0], "first_to_s": self.first_span[1]}
+        if self.fault == "other_batch":
+            return {**told, "batch": 1, "axes": [1, 2]}
+        return {**told, **{name: self.settings[name] for name in ("batch",) if name in self.settings}}
 
     def health(self) -> Dict[str, Any]:
         self.misbehave("end")

@@ -133,12 +133,14 @@ def test_start_ups_of_a_duet_overlap_and_say_so():
     assert [True, True] == [trial.overlapped_start for trial in record.trials]
 
 
+def first_steps_overlap(folder: Path, device: str) -> bool:
+    record = run(make_round(*(make_trial(name, device=device, step_s=0.2) for name in "ab"), quads=1), folder)
+    (a_from, a_to), (b_from, b_to) = ((trial.used["first_from_s"], trial.used["first_to_s"]) for trial in record.trials)
+    return a_from < b_to and b_from < a_to
+
+
 def test_first_steps_on_a_gpu_come_one_trial_at_a_time(tmp_path: Path):
-    told: list[tuple[str | None, str]] = []
-    trials = [make_trial(name, device="gpu", step_s=0.02) for name in "ab"]
-    run(make_round(*trials, quads=1), tmp_path, tell=lambda p: told.append((p.trial, p.text)))
-    first_phases = [(trial, text) for trial, text in told if text in {"importing", "building", "first step"}]
-    assert [("a", "importing"), ("b", "importing"), ("a", "building"), ("b", "building"), ("a", "first step"), ("b", "first step")] == first_phases
+    assert not first_steps_overlap(tmp_path, "gpu")
 
 
 def test_an_outcome_becomes_readings_and_what_is_no_number_is_null_with_a_reason(tmp_path: Path):
