@@ -80,7 +80,14 @@ def test_a_bias_that_the_controls_show_raises_the_systematic_floor():
     plan = control_plan(ControlKind.NEGATIVE)
     records = [control_round(at, second=1.03) for at in range(3)]
 
-    assert math.log(1.03) == pytest.approx(Book(replace(plan, contrasts=plan.contrasts), records).bias_shown("cpu", "turns_of_blocks"), rel=1e-6)
+    assert math.log(1.03) == pytest.approx(Book(plan, records).bias_shown("cpu", "turns_of_blocks"), rel=1e-6)
+
+
+def test_a_bias_that_the_controls_show_widens_every_interval_of_their_arrangement():
+    records = [control_round(at, second=1.03) for at in range(3)]
+    ratio = make_ratio("control", "second", "first")
+
+    assert math.log(1.03) == pytest.approx(Book(control_plan(ControlKind.NEGATIVE), records).floors(ratio).systematic, rel=1e-6)
 
 
 def test_noise_of_the_controls_is_no_bias():

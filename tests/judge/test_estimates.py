@@ -190,7 +190,9 @@ def test_the_weakest_of_several_bounds_counts():
 
 
 def test_blocks_of_unknown_length_bound_nothing():
-    assert found(slow_rounds(steps=None)).estimate is None
+    rounds = [lost_round(at, outcome=too_slow(deadline_s=10.0), rates={"baseline": 100.0, "treatment": 100.0}) for at in range(2)]
+
+    assert found(rounds).estimate is None
 
 
 def test_a_warm_up_step_that_timed_out_is_one_step():

@@ -127,6 +127,10 @@ def test_a_band_that_rounding_widens_beyond_the_null_still_points_the_way_it_was
     assert Word.REVERSED is decide(Band(Scale.LOG, 1.01, 1.3, 1.0, rounding=0.025), 0.9, 0.95)[0]
 
 
+def test_an_effect_that_may_be_none_at_all_is_not_called_weaker():
+    assert (Word.INCONCLUSIVE, ("REFUTED", "WEAKER")) == decide(Band(Scale.LOG, 2.0, 5.0, 1.0), 1.0, 1.3)
+
+
 def test_an_interval_around_a_whole_no_effect_band_is_open():
     assert (Word.INCONCLUSIVE, ("REFUTED", "CONFIRMED")) == decide(Band(Scale.LOG, 0.95, 1.05, 1.0), 0.5, 2.0)
 
