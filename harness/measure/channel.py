@@ -65,6 +65,7 @@ class Channel:
             self.closed = not chunk
 
     def close(self) -> None:
+        """Give back both descriptors."""
         for fd in {self.read_fd, self._write_fd}:
             with contextlib.suppress(OSError):  # already closed: nothing left to give back
                 os.close(fd)
@@ -96,9 +97,11 @@ class PipePair:
             os.close(fd)
 
     def accept(self) -> Channel | None:
+        """Return the channel at once: pipes need nobody to call."""
         return Channel(self._read_fd, self._write_fd)
 
     def fileno(self) -> int:
+        """What to watch for the first message."""
         return self._read_fd
 
     def close(self) -> None:
@@ -120,6 +123,7 @@ class Listener:
         """The worker inherits nothing, so there is nothing to close."""
 
     def fileno(self) -> int:
+        """What to watch for a caller; -1 once closed."""
         return self._server.fileno()
 
     def accept(self, patience_s: float = 1.0) -> Channel | None:
@@ -153,6 +157,7 @@ class Listener:
         return isinstance(given, str) and hmac.compare_digest(given.encode(), self._token.encode())
 
     def close(self) -> None:
+        """Stop listening; a channel that was opened stays."""
         self._server.close()
 
 

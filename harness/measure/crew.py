@@ -74,6 +74,7 @@ class Crew:
 
     @property
     def lead(self) -> Member:
+        """The member that speaks for the crew."""
         return next(member for member in self.members if member.process.role == self.trial.lead)
 
     def fail(self, code: str, text: str, numbers: Mapping[str, Scalar] | None = None, *, phase: str, state: State = State.FAILED) -> TrialEnded:

@@ -17,6 +17,7 @@ NO_GPU = "-1"
 
 
 def allowed(name: str) -> bool:
+    """Whether a variable of this name is passed on to workers."""
     return name in ALLOWED_NAMES or name.startswith(ALLOWED_PREFIXES)
 
 

@@ -62,6 +62,7 @@ def _start_of(member: Member, roots: list[str]) -> dict[str, Any]:
 
 
 def steps_taken(member: Member) -> bool:
+    """Whether this process runs steps; others of its crew only stand by."""
     return member.takes_steps
 
 

@@ -21,6 +21,7 @@ POLL_S = 0.2
 
 
 def default_path() -> Path:
+    """Return where the lock lies: one for all users of this temporary folder."""
     return Path(tempfile.gettempdir()) / NAME
 
 

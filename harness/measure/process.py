@@ -49,6 +49,7 @@ class Child:
 
     @property
     def pid(self) -> int:
+        """Its pid, which is also the id of its process group and of its session."""
         return self.popen.pid
 
     def dead(self, within_s: float = 0.0) -> bool:

@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from harness.errors import MeasureError
-from harness.measure.blocks import Block, LoadReader, Log, Thresholds, Turns, log_ratios
+from harness.measure.blocks import LoadReader, Log, Thresholds, Turns
 from harness.measure.crew import Crew, Stage, Stopped, TrialEnded, file_stem, without_places
 from harness.measure.lives import call_once, finish, start, warm
 from harness.measure.load import read_load
 from harness.measure.machine import boot_id
-from harness.model import COMPLETED, Arrangement, Driver, Outcome, Quad, Reason, Round, RoundRecord, Scalar, State, Trial, TrialRecord
+from harness.measure.quads import run_quads, warm_quad
+from harness.model import COMPLETED, Arrangement, Driver, Outcome, Reason, Round, RoundRecord, Scalar, State, Trial, TrialRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -166,14 +167,15 @@ class _Session:
         began_s = time.perf_counter()
         try:
             turns = self._turns(crews)
-            self._warm_quad(turns)
-            self._quads(turns, self.round.quads)
+            thrown_away = warm_quad(turns)
+            self.order = self.order or thrown_away.order
+            run_quads(turns, self.round.quads)
             for crew in crews:
                 crew.phases_s["blocks"] = time.perf_counter() - began_s
             if absence and len(crews) > 1:
                 finish(self.stage, crews[-1:], self.log, time.perf_counter)
                 crews = turns.crews = crews[:-1]
-                self._quads(turns, self.thresholds.absence_quads, part="absence")
+                run_quads(turns, self.thresholds.absence_quads, part="absence")
             finish(self.stage, crews, self.log, time.perf_counter)
         except TrialEnded as ended:
             if not self._goes_on(ended):
@@ -254,44 +256,6 @@ class _Session:
             indices=self.indices,
         )
 
-    def _warm_quad(self, turns: Turns) -> None:
-        """Run the quad that is always thrown away, and choose the steps of later blocks from it."""
-        quad, blocks = turns.quad(warmup=True)
-        turns.adapt(blocks)
-        self._note(quad)
-        self.order = self.order or quad.order
-
-    def _quads(self, turns: Turns, wanted: int, *, part: str = "main") -> None:
-        """Run quads until `wanted` are accepted. Foreign load rejects one (at most `wanted` times); a first one unlike the later ones is dropped."""
-        repeats, late = wanted, 0
-        accepted: list[tuple[int, list[Block]]] = []
-        while len(accepted) < wanted:
-            quad, blocks = turns.quad(part=part, turns_each=4 if part == "absence" and len(turns.crews) == 1 else 2)
-            turns.watch_idle(quad)
-            disturbed = turns.disturbances(quad, blocks)
-            if disturbed and repeats > 0:
-                repeats -= 1
-                self._note(replace(quad, accepted=False, flags=disturbed))
-                continue
-            for name in disturbed:
-                text = "others disturbed quads and no repeat was left, so they were kept"
-                self.log.flag(name, text, foreign_cores=quad.foreign_cores, steal_cores=quad.steal_cores, throttled_s=quad.throttled_s)
-            accepted.append((len(self.log.quads), blocks))
-            self._note(replace(quad, flags=disturbed))
-            if part == "main" and len(accepted) == wanted and (off := _late_warmup(accepted, turns.crews)) > self.thresholds.warmup_ratio:
-                if late == self.thresholds.late_warmups:
-                    text = "the first accepted quad still differed from the later ones when no more could be dropped"
-                    self.log.flag("warmup_cap", text, log_ratio=off)
-                    return
-                late += 1
-                position, _ = accepted.pop(0)
-                dropped = self.log.quads[position]
-                self.log.quads[position] = replace(dropped, accepted=False, flags=(*dropped.flags, "late_warmup"))
-
-    def _note(self, quad: Quad) -> None:
-        self.log.quads.append(quad)
-        self.tell("quad", None, quad.order, {"foreign_cores": quad.foreign_cores, "accepted": quad.accepted, "index": quad.index})
-
     # ------------------------------------------------------------ records
 
     def _starts(self, trial: Trial) -> list[Crew]:
@@ -346,12 +310,3 @@ BLAME = (State.FAILED, State.INVALID, State.TIMED_OUT, State.INTERRUPTED, State.
 
 def _bounds_speed(outcome: Outcome) -> bool:
     return outcome.state is State.TIMED_OUT and outcome.phase in GOES_ON_WITHOUT
-
-
-def _late_warmup(accepted: Sequence[tuple[int, list[Block]]], crews: Sequence[Crew]) -> float:
-    """Return how far the first accepted quad's log ratio lies from that of the later ones together; 0 where there are no later ones."""
-    (_, first), *later = accepted
-    if not later:
-        return 0.0
-    rest = log_ratios([block for _, blocks in later for block in blocks], crews)
-    return max((abs(a - b) for a, b in zip(log_ratios(first, crews), rest, strict=False)), default=0.0)

@@ -66,6 +66,7 @@ class Channel:
         return json.loads(line) if line else None
 
     def send(self, message: Dict[str, Any]) -> None:
+        """Write one line; what JSON cannot carry becomes null."""
         data = (json.dumps(strict(message), allow_nan=False) + "\n").encode("utf-8")
         while data:
             data = data[os.write(self._write_fd, data) :]
@@ -152,12 +153,14 @@ class Worker:
         return {"type": "started", "seconds": seconds, "facts": self.runtime.facts()}
 
     def build(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        """Build the workload with all settings."""
         t0_ns = time.perf_counter_ns()
         self.workload = self.builder(**self.settings)
         self._sync()
         return {"type": "built", "seconds": (time.perf_counter_ns() - t0_ns) / 1e9, "takes_steps": offers(self.workload, "run")}
 
     def trace(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        """Trace the step without running it, where the workload can."""
         timed = self._timed(getattr(self.workload, "trace", lambda: None))
         return {"type": "traced", "seconds": timed["seconds"], "traces": self._traces()}
 
@@ -165,12 +168,15 @@ class Worker:
         return int(getattr(self.workload, "traces", lambda: 0)())
 
     def first(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        """Run the first step, which may compile and tune."""
         return self._steps("first", 1, 0)
 
     def warm(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        """Run warm-up steps."""
         return self._steps("warm", int(ask["steps"]), 0)
 
     def block(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        """Run a timed block, with ghost steps if asked."""
         return self._steps("block", int(ask["steps"]), int(ask["ghost"]))
 
     def _steps(self, kind: str, steps: int, ghost: int) -> Dict[str, Any]:
@@ -209,6 +215,7 @@ class Worker:
         return answer
 
     def facts(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        """Say what is really in use, by the runtime and by the workload."""
         return {"type": "facts", "runtime": self.runtime.facts(), "workload": getattr(self.workload, "facts", dict)()}
 
     def health(self, ask: Dict[str, Any]) -> Dict[str, Any]:
@@ -221,9 +228,11 @@ class Worker:
         return {"type": "health", "finite": None if finite is None else bool(finite), "told": told}
 
     def peak(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        """Say the resident peak and what the runtime knows of memory."""
         return {"type": "peak", "peak_rss_bytes": peak_rss_bytes(), "memory": self.runtime.memory()}
 
     def done(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        """Let the workload give back what outlives the process; the last answer."""
         getattr(self.workload, "close", lambda: None)()
         return {"type": "done"}
 
