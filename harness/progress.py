@@ -268,7 +268,7 @@ def print_plan(
         names = (("claim", False), ("not testable here because", False), ("what would make it testable", False))
         _table("Not testable here", names, [(row.claim, row.reason or "", row.makes_testable or "not known") for row in lacking], out)
     first, last = total_s
-    print(f"{len(runs)} claims to measure, {len(lacking)} not testable here.", file=out)
+    print(f"{numbers.plural(len(runs), 'claim')} to measure, {len(lacking)} not testable here.", file=out)
     print(f"About {numbers.seconds(first)} to the first looks, {numbers.seconds(last)} if every comparison needs its last look.", file=out)
     if budget_s is not None:
         fits = "is enough for the first looks" if budget_s >= first else "is too short for every first look: the most informative rounds come first"

@@ -102,7 +102,16 @@ def command(index: Index, claim: str) -> str:
     """Return the shell line that measures this claim again; an id with odd characters is quoted."""
     only = f"only=[{claim}]" if re.fullmatch(r"[\w.-]+", claim) else shlex.quote(f"only=[{claim}]")
     sweep = index.plan.sweep if re.fullmatch(r"[\w-]+", index.plan.sweep) else "full"
-    return f"python -m harness +sweep={sweep} {only}"
+    return " ".join(["python -m harness", f"+sweep={sweep}", *_other_overrides(index), only])
+
+
+def _other_overrides(index: Index) -> list[str]:
+    """What else the run was asked for (`workload.batch=32`): without it the line would measure something else. Odd words are left out."""
+    said = index.manifest.provenance.get("command")
+    words = said.split() if isinstance(said, str) else []
+    own = {"sweep", "only", "plan", "budget", "resume", "verbosity"}
+    pairs = [word for word in words if re.fullmatch(r"\+?[\w.]+=[\w.,:-]+", word)]
+    return [word for word in pairs if word.lstrip("+").partition("=")[0] not in own]
 
 
 def _hardware(claim: Claim, index: Index) -> str:
@@ -159,7 +168,7 @@ def _looks(case: Case, result: CaseResult | None) -> Table | None:
         return None
     rows = tuple((numbers.count(n), numbers.interval(low, high, case.unit, max(n, 2))) for n, low, high in result.estimate.looks)
     note = f"The interval shown is what all looks have in common; level {numbers.percent(result.estimate.level)}, method {result.estimate.method}."
-    return Table("Looks taken", ("after rounds", "interval"), rows, numeric=(0,), note=note)
+    return Table("Looks taken", ("after rounds", "interval"), rows, note=note)
 
 
 def rounds_table(index: Index, contrast: str, case: Case, result: CaseResult | None, rates: Rates) -> Table | None:

@@ -110,7 +110,7 @@ def _preliminary(index: Index) -> str | None:
     if not (index.plan.preliminary or index.verdicts.preliminary):
         return None
     return (
-        f"Preliminary: the sweep {index.plan.sweep} takes few rounds, and each verdict errs with a chance of {numbers.edge(index.plan.alpha, 'share')}. "
+        f"Preliminary: The sweep {index.plan.sweep} takes few rounds, and each verdict errs with a chance of {numbers.edge(index.plan.alpha, 'share')}. "
         "Run the full sweep before acting on it."
     )
 

@@ -141,7 +141,7 @@ def _proofs(index: Index) -> Check:
     unknown = [r for r in results if r.passed is None]
     lines = [f"{titles.get(r.proof, r.proof)}: {r.reason.text}" for r in [*wrong, *unknown]]
     said = f"{sum(1 for r in results if r.passed):,} of {numbers.plural(len(results), 'pair')} proven to compute the same"
-    said += f", {len(wrong)} compute something else" if wrong else ""
+    said += f", {len(wrong)} not" if wrong else ""
     said += f", {len(unknown)} could not be checked" if unknown else ""
     return Check("warn" if lines else "good", "Equal results", f"{said}.", _few(lines))
 

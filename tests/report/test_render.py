@@ -162,6 +162,11 @@ def test_every_card_has_the_command_that_repeats_it(full):
     assert "python -m harness +sweep=full only=[graph-speedup]" in full["report.md"].decode()
 
 
+def test_the_command_repeats_what_else_the_run_was_asked_for():
+    command = "python -m harness +sweep=full workload.batch=32 only=[a,b] budget=45m x=$(y)"
+    assert "harness +sweep=full workload.batch=32 only=[graph-speedup]" in page_of(small(), provenance={"command": command})
+
+
 def test_an_odd_claim_id_is_quoted_for_the_shell():
     builder = Builder()
     builder.ratio_claim("a; rm b", make_cell(execution="eager"), make_cell(), 2.0, Word.CONFIRMED)
