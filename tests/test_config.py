@@ -101,6 +101,17 @@ def test_a_switch_changes_the_baseline_of_every_arm_that_does_not_name_it() -> N
     assert {"fused"} == {plan.cells[cell].levels["batch_norm"] for cell in compared}
 
 
+def test_the_plan_records_every_threshold_and_one_that_was_overridden() -> None:
+    settings = read_settings(["+sweep=quick", "+thresholds.control_band=0.1"])
+    found = to_plan(settings, make_bench(settings, make_machine())).thresholds
+    assert (0.1, 0.01) == (found["control_band"], found["floor_cpu"])
+
+
+def test_an_unknown_threshold_is_refused() -> None:
+    with pytest.raises(ConfigError, match="thresholds.control_bnd: there is no such threshold; known: "):
+        read_settings(["+sweep=quick", "+thresholds.control_bnd=0.1"])
+
+
 def test_what_the_manifest_records_holds_no_path() -> None:
     settings = read_settings(["+sweep=smoke", f"results_dir={Path.home() / 'x'}", f"data.dir={Path.home()}"])
     assert str(Path.home()) not in repr(settings.resolved)

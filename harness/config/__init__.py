@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from harness.config.keys import CONF, ROOT, compose_keys
 from harness.errors import ConfigError
+from harness.judge.thresholds import Thresholds
 from harness.model import Machine, Plan, Scalar, stable_id
 from harness.plan.build import Request, make_plan
 from harness.plan.cells import Bench, contradiction, level, unmet
@@ -44,6 +45,7 @@ class Settings:
     resume: str | None
     results_dir: Path
     verbosity: str
+    thresholds: dict[str, float]  # overridden ones
     resolved: dict[str, Any]  # what the manifest records: keys as composed, without paths
 
 
@@ -107,8 +109,17 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         resume=keys["resume"],
         results_dir=(ROOT / keys["results_dir"]).resolve(),
         verbosity=keys["verbosity"],
+        thresholds=_checked_thresholds(keys["thresholds"]),
         resolved={name: value for name, value in keys.items() if name not in {"results_dir", "data", "resume", "plan", "verbosity"}},
     )
+
+
+def _checked_thresholds(given: dict[str, float]) -> dict[str, float]:
+    known = [item.name for item in fields(Thresholds)]
+    for name in given:
+        if name not in known:
+            raise ConfigError(f"thresholds.{name}: there is no such threshold; known: {', '.join(known)}")
+    return given
 
 
 def _checked_alpha(alpha: float | None) -> float | None:
@@ -172,7 +183,8 @@ def to_plan(settings: Settings, bench: Bench) -> Plan:
     """Return the plan of the sweep that was asked for. Raises ConfigError where none was."""
     if settings.sweep is None:
         raise ConfigError("no sweep was named; add +sweep=quick, or run python -m harness alone to see them")
-    return make_plan(settings.claims, settings.sweep, bench, settings.rungs.get(bench.device, []), settings.request)
+    plan = make_plan(settings.claims, settings.sweep, bench, settings.rungs.get(bench.device, []), settings.request)
+    return replace(plan, thresholds={**asdict(Thresholds()), **settings.thresholds})
 
 
 def claims_hash(settings: Settings) -> str:

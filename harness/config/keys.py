@@ -77,6 +77,7 @@ def _schema(factors: dict[str, Factor]) -> type:
         ("devices", DevicesKeys, field(default_factory=DevicesKeys)),
         ("data", DataKeys, field(default_factory=DataKeys)),
         ("machine", MachineKeys, field(default_factory=MachineKeys)),
+        ("thresholds", dict[str, float], field(default_factory=dict)),
         ("only", list[str], field(default_factory=list)),
         ("budget", Optional[str], field(default=None)),
         ("alpha", Optional[float], field(default=None)),

@@ -55,7 +55,7 @@ def verdict_on(case: Case, found: Found, doubt: Reason | None) -> Verdict:
     """Return the verdict: what is missing comes before what is doubtful, and that before what the interval says."""
     band = band_of(case)
     if case.role is not Role.JUDGED or band is None:
-        return _told(case, found)
+        return _told(case, found, doubt)
     if found.estimate is None:
         return Verdict(Word.INCONCLUSIVE, found.defect or Reason("no_rounds", "was not measured"))
     if doubt is not None:
@@ -66,11 +66,14 @@ def verdict_on(case: Case, found: Found, doubt: Reason | None) -> Verdict:
     return verdict
 
 
-def _told(case: Case, found: Found) -> Verdict:
-    """Readings and facts keep their word whatever was found; the reason says what is missing, or why a band decides nothing here."""
+def _told(case: Case, found: Found, doubt: Reason | None) -> Verdict:
+    """Readings and facts keep their word whatever was found; the reason says what is missing, that the arms are not known to compute the same,
+    or why a band decides nothing here."""
     word = Word.FACT if case.role is Role.FACT else Word.READING
     if found.defect is not None:
         return Verdict(word, found.defect)
+    if doubt is not None:
+        return Verdict(word, doubt)
     band = band_of(case)
     open_ = decide(band, found.estimate.low, found.estimate.high)[1] if band is not None and found.estimate is not None else ()
     text = case.why_reading or ("states what is so" if word is Word.FACT else "shown for information; nothing is claimed of it")

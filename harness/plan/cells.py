@@ -14,6 +14,10 @@ from harness.plan.scope import missing
 from harness.plan.specs import Factor, Level, WorkloadSpec
 
 
+SEED_STRIDE = 1000
+"""Distance of the seeds of two rounds: more than any outcome uses of its own in one round."""
+
+
 @dataclass(frozen=True)
 class Bench:
     """All that stays the same while a plan is made: the machine, the device measured, the factors, the workloads, and the baseline level of each factor."""
@@ -96,8 +100,20 @@ def make_trial(bench: Bench, cell: Cell, driver: Driver, call: str = "outcome", 
 
 
 def localise(round_: Round, cells: dict[str, Cell], factors: dict[str, Factor], extra: dict[str, Scalar]) -> Round:
-    """Return the round with what belongs to this machine alone: each level's interpreter, and `extra` settings such as the data folder."""
-    return replace(round_, trials=tuple(_localised(trial, cells[trial.cell], factors, extra) for trial in round_.trials))
+    """Return the round with what belongs to this machine and to this replicate alone: each level's interpreter, `extra` settings such as the data
+    folder, and for outcomes a seed of the round's own, equal in all arms: the same seed again would be no replicate."""
+    return replace(round_, trials=tuple(_localised(_reseeded(trial, round_.index), cells[trial.cell], factors, extra) for trial in round_.trials))
+
+
+def _reseeded(trial: Trial, index: int) -> Trial:
+    if trial.driver is not Driver.ONCE or trial.call != "outcome":
+        return trial
+    return replace(trial, processes=tuple(replace(p, settings={**p.settings, "seed": _seed_of(p) + SEED_STRIDE * index}) for p in trial.processes))
+
+
+def _seed_of(process: Process) -> int:
+    seed = process.settings.get("seed", 0)
+    return seed if isinstance(seed, int) else 0
 
 
 def _localised(trial: Trial, cell: Cell, factors: dict[str, Factor], extra: dict[str, Scalar]) -> Trial:
