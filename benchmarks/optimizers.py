@@ -27,7 +27,7 @@ class LeanMomentum:
     def __init__(self, variables: Sequence[Any], lr: float, momentum: float, scaled: bool) -> None:
         self._variables = [_raw(v) for v in variables]
         self._lr, self._momentum = lr, momentum
-        self._slots = [tf.Variable(tf.zeros_like(v), trainable=False) for v in self._variables]
+        self.slots = [tf.Variable(tf.zeros_like(v), trainable=False) for v in self._variables]
         self._scale = tf.Variable(INITIAL_SCALE, trainable=False) if scaled else None
         self._good_steps = tf.Variable(0, trainable=False) if scaled else None
 
@@ -48,7 +48,7 @@ class LeanMomentum:
             tf.cond(finite, lambda: self._accept(dense), self._refuse)
 
     def _update(self, gradients: Sequence[Any], lr: Any) -> None:
-        for variable, slot, gradient in zip(self._variables, self._slots, gradients):
+        for variable, slot, gradient in zip(self._variables, self.slots, gradients):
             tf.raw_ops.ResourceApplyKerasMomentum(
                 var=variable.handle,
                 accum=slot.handle,
@@ -80,6 +80,10 @@ class KerasMomentum:
     @property
     def scaled(self) -> bool:
         return isinstance(self.keras, keras.mixed_precision.LossScaleOptimizer)
+
+    @property
+    def slots(self) -> list[Any]:
+        return list(getattr(self.keras, "inner_optimizer", self.keras).momentums)
 
     def scale_loss(self, loss: Any) -> Any:
         return self.keras.scale_loss(loss)

@@ -50,11 +50,14 @@ class Training(Workload):
         with tf.GradientTape() as tape:
             loss = self._loss_function(labels, self.forward(samples))
             scaled = self.optimizer.scale_loss(loss)
-        self.optimizer.apply(tape.gradient(scaled, variables))
+        self.update(tape.gradient(scaled, variables))
         return loss
 
     def forward(self, samples: Any) -> Any:
         return self.net.model(samples, training=True)
+
+    def update(self, gradients: Any) -> None:
+        self.optimizer.apply(gradients)
 
     # -- the instrument's calls
 

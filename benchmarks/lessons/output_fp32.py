@@ -1,6 +1,6 @@
 """How far is the cross-entropy from the truth when the softmax is computed in half precision?
 
-Settings: `form` softmax_fp16 | softmax_fp32 | from_logits (a float32 loss on half-precision logits), `logits_scale` (8), `seed`.
+Settings: `form` softmax_fp16 | softmax_fp32 | from_logits (a float32 loss on half-precision logits), `logits_scale` (2), `seed`.
 Readings: `distance`, the mean absolute error of the samples' losses against float64 on the same logits, relative to their mean;
 `clipped_losses`, samples whose true class got probability 0, so that the loss is infinite or what Keras clips it to; `samples`.
 """
@@ -22,7 +22,7 @@ _SAMPLES, _CLASSES = 4096, 1000
 def build(**settings: Any) -> Lesson:
     """Build the lesson from the settings named above."""
     form = choice(settings, "form", ("softmax_fp16", "softmax_fp32", "from_logits"))
-    scale, seed = float(settings.get("logits_scale") or 8.0), int(settings.get("seed") or 0)
+    scale, seed = float(settings.get("logits_scale") or 2.0), int(settings.get("seed") or 0)
     return Lesson(lambda: _teach(form, scale, seed), form=form)
 
 
