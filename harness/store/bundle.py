@@ -97,10 +97,11 @@ class Bundle:
     def append(self, record: RoundRecord) -> None:
         """Add one line to records.jsonl; it is on disk when this returns.
 
-        Raises BundleError if a number is not finite (naming the field), if another process is appending to this bundle, if the bundle is of
-        an older schema, or if the disk refuses; then the file is as it was before.
+        Raises BundleError if a number is not finite or a value has another type than its field (naming the field), if another process is
+        appending to this bundle, if the bundle is of an older schema, or if the disk refuses; then the file is as it was before.
         """
         data = codec.line(record, self._clean)
+        codec.decode(data, RoundRecord, f"round {record.round}")  # a line that could not be read again would spoil the whole file
         descriptor = self._writer()
         size = os.fstat(descriptor).st_size
         try:
@@ -143,9 +144,10 @@ class Bundle:
         return found
 
     def write_verdicts(self, verdicts: Verdicts) -> None:
-        """Write verdicts.json, whole or not at all. Raises BundleError as `append` does for numbers."""
-        data = {"schema_version": SCHEMA_VERSION, **codec.plain(verdicts, self._clean)}
-        files.write_atomic(self.path / "verdicts.json", codec.page(data))
+        """Write verdicts.json, whole or not at all. Raises BundleError as `append` does for values."""
+        data = codec.plain(verdicts, self._clean)
+        codec.convert(data, Verdicts, "verdicts")
+        files.write_atomic(self.path / "verdicts.json", codec.page({"schema_version": SCHEMA_VERSION, **data}))
 
     def verdicts(self) -> Verdicts | None:
         """Return what verdicts.json holds, None if the run has not been judged. Raises BundleError with the field that does not fit."""
@@ -159,9 +161,11 @@ class Bundle:
         return codec.convert(data, Verdicts, where)
 
     def rewrite_manifest(self, manifest: Manifest) -> None:
-        """Write manifest.json anew, whole or not at all. Raises BundleError for a bundle of an older schema, and as `append` does for numbers."""
+        """Write manifest.json anew, whole or not at all. Raises BundleError for a bundle of an older schema, and as `append` does for values."""
         self._demand_current("its manifest cannot be rewritten")
-        files.write_atomic(self.path / "manifest.json", codec.page(codec.plain(manifest, self._clean)))
+        data = codec.plain(manifest, self._clean)
+        codec.convert(data, Manifest, "manifest")
+        files.write_atomic(self.path / "manifest.json", codec.page(data))
         self.manifest = manifest
 
     def write_text(self, name: str, text: str) -> None:

@@ -90,10 +90,8 @@ def _plain_fields(value: Any, clean: Callable[[str], str], where: str) -> dict[s
     data = {}
     for name, default in _defaults(value.__class__):
         held = getattr(value, name)
-        # The types are compared too: True equals 1 and would come back as 1.
-        if type(held) is type(default) and held == default:
-            continue
-        data[name] = plain(held, clean, f"{where}.{name}")
+        if held != default:
+            data[name] = plain(held, clean, f"{where}.{name}")
     return data
 
 

@@ -90,7 +90,14 @@ def test_fields_with_their_default_are_left_out(tmp_path):
     assert ("part" not in data, "ghost" not in data["readings"][0]) == (True, True)
 
 
-def test_a_value_that_only_equals_the_default_is_kept(tmp_path):
+def test_a_record_that_could_not_be_read_again_is_refused_with_its_field(tmp_path):
+    bundle = make_bundle(tmp_path, make_record(0))
+    with pytest.raises(BundleError, match=r"contrast-1/1\.0 .*str.*\$\.readings\[0\]\.value"):
+        bundle.append(make_record(1, readings=(make_reading("fast"),)))
+    assert [make_record(0)] == bundle.records()
+
+
+def test_a_setting_keeps_its_type(tmp_path):
     bundle = Bundle.create(tmp_path, make_manifest(config={"plan": False, "count": 0, "share": 0.0}))
     assert {"plan": bool, "count": int, "share": float} == {key: type(value) for key, value in reopened(bundle).manifest.config.items()}
 
