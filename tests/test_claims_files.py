@@ -129,7 +129,7 @@ def test_a_published_figure_has_a_value_and_a_source() -> None:
 
 
 def test_every_claim_says_something_and_has_notes() -> None:
-    assert [] == [claim.id for claim in claims() if not claim.statement.endswith((".", "!")) or len(claim.notes) < 40]  # noqa: PLR2004 - a sentence
+    assert [] == [claim.id for claim in claims() if not claim.statement.endswith((".", "!")) or len(claim.notes) < 40]  # a sentence
 
 
 def test_every_form_is_one_that_the_plan_knows() -> None:
@@ -144,7 +144,7 @@ def test_a_case_has_the_arms_that_its_form_needs() -> None:
 
 def test_a_slope_runs_over_at_least_three_sizes() -> None:
     slopes = [(name, [len(values) for values in case.over.values()]) for name, case in all_cases() if case.form == "slope"]
-    assert [] == [name for name, lengths in slopes if len(lengths) != 1 or lengths[0] < 3]  # noqa: PLR2004 - two sizes always make a line
+    assert [] == [name for name, lengths in slopes if len(lengths) != 1 or lengths[0] < 3]  # two sizes always make a line
 
 
 def test_every_level_of_every_arm_is_one_that_the_factors_have() -> None:

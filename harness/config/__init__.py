@@ -123,7 +123,7 @@ def _checked_thresholds(given: dict[str, float]) -> dict[str, float]:
 
 
 def _checked_alpha(alpha: float | None) -> float | None:
-    if alpha is not None and not 0 < alpha < 0.5:  # noqa: PLR2004 - a coin would do better
+    if alpha is not None and not 0 < alpha < 0.5:  # a coin would do better
         raise ConfigError(f"alpha={alpha}: must lie between 0 and 0.5 (0.01 means that one verdict in a hundred may be wrong)")
     return alpha
 

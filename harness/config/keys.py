@@ -68,7 +68,7 @@ class MachineKeys:
 
 def _schema(factors: dict[str, Factor]) -> type:
     """Return the class of the whole configuration. The switches come from conf/factors.yaml, so that a new factor is one entry there."""
-    switch = make_dataclass("SwitchKeys", [(name, Optional[str], field(default=None)) for name in factors])
+    switch = make_dataclass("SwitchKeys", [(name, Optional[str], field(default=None)) for name in factors])  # noqa: UP045
     keys: list[tuple[str, Any, Any]] = [
         ("sweep", dict[str, Any], field(default_factory=dict)),
         ("workload", WorkloadKeys, field(default_factory=WorkloadKeys)),
@@ -79,11 +79,11 @@ def _schema(factors: dict[str, Factor]) -> type:
         ("machine", MachineKeys, field(default_factory=MachineKeys)),
         ("thresholds", dict[str, float], field(default_factory=dict)),
         ("only", list[str], field(default_factory=list)),
-        ("budget", Optional[str], field(default=None)),
-        ("alpha", Optional[float], field(default=None)),
+        ("budget", Optional[str], field(default=None)),  # noqa: UP045
+        ("alpha", Optional[float], field(default=None)),  # noqa: UP045
         ("seed", int, field(default=0)),
         ("plan", bool, field(default=False)),
-        ("resume", Optional[str], field(default=None)),
+        ("resume", Optional[str], field(default=None)),  # noqa: UP045
         ("results_dir", str, field(default="results")),
         ("verbosity", Verbosity, field(default=Verbosity.normal)),
     ]

@@ -13,7 +13,7 @@ _CLONE = Path(__file__).resolve().parent.parent.parent
 
 def _git(*arguments: str) -> str | None:
     try:
-        done = subprocess.run(["git", "-C", str(_CLONE), *arguments], capture_output=True, text=True, timeout=5, check=False)  # noqa: S603, S607 - fixed words
+        done = subprocess.run(["git", "-C", str(_CLONE), *arguments], capture_output=True, text=True, timeout=5, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -13,7 +13,6 @@ from harness.model import Cell, Driver, Machine, Process, Reason, Round, Scalar,
 from harness.plan.scope import missing
 from harness.plan.specs import Factor, Level, WorkloadSpec
 
-
 SEED_STRIDE = 1000
 """Distance of the seeds of two rounds: more than any outcome uses of its own in one round."""
 

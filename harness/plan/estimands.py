@@ -102,7 +102,7 @@ def _needed(spec: CaseSpec) -> str:
 
 def _slope_points(spec: CaseSpec, where: str) -> tuple[str, dict[float, tuple[float, dict[str, Scalar]]]]:
     """Least-squares weights of log2(size): the slope of y on x is sum((x - mean) y) / sum((x - mean)^2)."""
-    if len(spec.over) != 1 or len(next(iter(spec.over.values()))) < 2:  # noqa: PLR2004 - a line needs two points
+    if len(spec.over) != 1 or len(next(iter(spec.over.values()))) < 2:  # a line needs two points
         raise ConfigError(f"{where}: form slope needs `over: {{size: [two or more values]}}`, got {spec.over!r}")
     name, values = next(iter(spec.over.items()))
     xs = [math.log2(value) for value in values]

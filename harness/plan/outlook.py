@@ -60,7 +60,7 @@ def smallest_effect(plan: Plan, case: Case, contrasts: dict[str, Contrast]) -> f
         return None
     looks = contrasts[case.estimand.terms[0].contrast].looks
     n = looks[-1]
-    if n < 2:  # noqa: PLR2004 - no spread without two
+    if n < 2:  # no spread without two
         return None
     from scipy.special import stdtrit  # noqa: PLC0415 - slow to import, and only plans need it
 

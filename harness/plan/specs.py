@@ -171,7 +171,7 @@ SpecT = TypeVar("SpecT")
 _SAFE_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def read_yaml(path: Path) -> Any:
+def read_yaml(path: Path) -> Any:  # noqa: ANN401 - YAML holds anything
     """Return the content of a YAML file. Raises ConfigError with the file's name and the line where it does not parse."""
     try:
         return yaml.load(path.read_text(encoding="utf-8"), _SAFE_LOADER)  # noqa: S506 - either is a safe loader

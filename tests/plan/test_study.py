@@ -107,7 +107,7 @@ def test_the_same_records_give_the_same_round() -> None:
 
 
 def make_plan(*contrasts: Any) -> Plan:
-    return Plan("full", 0.01, False, 0, {}, contrasts, (), (), ())  # noqa: FBT003
+    return Plan("full", 0.01, False, 0, {}, contrasts, (), (), ())
 
 
 def test_controls_come_before_proofs_and_proofs_before_claims() -> None:

@@ -107,7 +107,7 @@ def write_proof(path: str, arrays: Dict[str, Any]) -> None:
     """Write named arrays to `path` as a compressed .npz. No pickled object may be in it: such a file would be refused by the reader."""
     import numpy as np
 
-    plain = {name: np.asarray(array) for name, array in arrays.items()}
+    plain: Dict[str, Any] = {name: np.asarray(array) for name, array in arrays.items()}
     odd = sorted(name for name, array in plain.items() if array.dtype.hasobject)
     if odd:
         raise ConfigError(f"a proof holds numbers only, but {', '.join(odd)} holds Python objects")
