@@ -193,4 +193,5 @@ class Book:
 
 
 def contrasts_of(estimand: Estimand) -> list[str]:
+    """Return the ids of the contrasts that the terms read, each once, in their order."""
     return list(dict.fromkeys(term.contrast for term in estimand.terms))

@@ -22,6 +22,7 @@ _SEVERITY = (HELD, NOT_SHOWN, FAILED)
 
 
 def judge_controls(book: Book) -> tuple[ControlResult, ...]:
+    """Return the result of every control of the plan, in its order."""
     return tuple(judge_control(book, control) for control in book.plan.controls)
 
 

@@ -44,6 +44,7 @@ def _everything(reading: Reading) -> bool:
 
 
 def accepted_quads(record: RoundRecord, part: str = MAIN) -> set[int]:
+    """Return the indices of the quads whose blocks count."""
     return {quad.index for quad in record.quads if quad.accepted and quad.part == part}
 
 
@@ -182,6 +183,7 @@ def effect(estimand: Estimand, values: Sequence[Value]) -> Value:
 
 
 def arm_name(term: Term) -> str:
+    """Return which side of the comparison a term stands for."""
     return "baseline" if term.weight < 0 else "treatment"
 
 

@@ -36,6 +36,7 @@ class Floors:
 
 
 def mean(values: Sequence[float]) -> float:
+    """Return the arithmetic mean of at least one value."""
     return math.fsum(values) / len(values)
 
 
