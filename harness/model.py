@@ -337,6 +337,12 @@ class Claim:
     notes: str = ""
     not_testable: Reason | None = None
     makes_testable: str | None = None
+    left_out: tuple[str, ...] = ()  # cases that could not be planned here, each with its reason
+
+    @property
+    def in_another_sweep(self) -> bool:
+        """Whether nothing but the choice of the sweep keeps this claim from being measured."""
+        return self.not_testable is not None and self.not_testable.code == "not_in_sweep"
 
 
 class ControlKind(str, Enum):

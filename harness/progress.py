@@ -42,7 +42,7 @@ class _State:
     done: int = 0
     time_left_s: float | None = None
     doing: str = ""
-    rates: dict[str, float] = field(default_factory=dict)
+    rates: dict[str, tuple[float, str]] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     estimate: tuple[str, str] | None = None
     load: float | None = None
@@ -85,7 +85,7 @@ class Display:
         testable = sum(1 for claim in plan.claims if claim.not_testable is None)
         self._say(
             f"{name}: sweep {plan.sweep} on {machine}, {numbers.plural(testable, 'claim')} to measure "
-            f"in {numbers.plural(len(plan.contrasts), 'comparison')}, {len(plan.claims) - testable} not testable here"
+            f"in {numbers.plural(len(plan.contrasts), 'comparison')}, {_not_here(plan)}"
         )
 
     def note(self, text: str) -> None:
@@ -120,7 +120,7 @@ class Display:
         if progress.kind == "block":
             rate = progress.numbers.get("rate")
             if isinstance(rate, int | float):
-                state.rates[trial] = float(rate)
+                state.rates[trial] = (float(rate), _unit(progress))
                 state.doing = "measuring"
                 self._debug(f"  block {label}: {numbers.rate(float(rate), _unit(progress))} ({progress.text})")
         elif progress.kind == "quad":
@@ -158,7 +158,7 @@ class Display:
     # ------------------------------------------------------------ showing
 
     def _round_summary(self) -> str:
-        parts = [f"{self._state.labels.get(trial, trial)} {numbers.rate(rate, '')}" for trial, rate in self._state.rates.items()]
+        parts = [f"{self._state.labels.get(trial, trial)} {numbers.rate(*rate)}" for trial, rate in self._state.rates.items()]
         accepted, measured = self._state.quads
         parts += [f"{accepted} of {measured} quads accepted"] if measured else []
         return f": {', '.join(parts)}" if parts else ""
@@ -175,7 +175,7 @@ class Display:
         grid.add_row("comparing", Text(f"{state.contrast or 'starting'}{f' ({state.purpose})' if state.purpose else ''}"))
         for trial, label in state.labels.items():
             rate = state.rates.get(trial)
-            grid.add_row("", Text(f"{label}  {numbers.rate(rate, '') if rate is not None else '...'}"))
+            grid.add_row("", Text(f"{label}  {numbers.rate(*rate) if rate is not None else '...'}"))
         grid.add_row("so far", Text(f"{state.estimate[1]}  {state.estimate[0]}" if state.estimate else "no interval before two rounds"))
         grid.add_row("foreign load", Text(f"{numbers.cores(state.load)}; {state.quads[0]} of {state.quads[1]} quads accepted in this round"))
         grid.add_row("now", Text(state.doing or "..."))
@@ -212,6 +212,12 @@ class Display:
         if self._live is not None:
             self._live.stop()
             self._live = None
+
+
+def _not_here(plan: Plan) -> str:
+    elsewhere = sum(claim.in_another_sweep for claim in plan.claims)
+    lacking = sum(claim.not_testable is not None for claim in plan.claims) - elsewhere
+    return f"{lacking} not testable here" + (f", {elsewhere} in other sweeps" if elsewhere else "")
 
 
 def _unit(progress: Progress) -> str:
@@ -311,7 +317,7 @@ def print_verdicts(verdicts: Verdicts, plan: Plan | None, *, stream: TextIO | No
     words = Counter(result.verdict.word for result in verdicts.claims)
     controls = Counter(control.word for control in verdicts.controls)
     said = [f"{words[word]} {IN_A_SENTENCE[word]}" for word in JUDGED if words[word]] or ["nothing judged"]
-    said += [f"{words[Word.NOT_TESTABLE]} not testable here"] if words[Word.NOT_TESTABLE] else []
+    said += [_not_here(plan)] if plan and words[Word.NOT_TESTABLE] else []
     print(_clean(f"claims: {', '.join(said)}"), file=out)
     if controls:
         print(_clean(f"controls: {', '.join(f'{n} {word}' for word, n in controls.items())}"), file=out)

@@ -29,7 +29,7 @@ def claim_verdict(claim: Claim, results: Sequence[CaseResult]) -> Verdict:
         return Verdict(Word.NOT_TESTABLE, Reason("no_cases", "no case of this claim is planned here"))
     by_id = {result.case: result.verdict for result in results}
     if claim.decide is Decide.CASE and claim.deciding_case is not None:
-        return by_id.get(claim.deciding_case) or _missing(claim.deciding_case)
+        return by_id.get(claim.deciding_case) or _undecided(claim.deciding_case)
     judged = [(case.id, by_id[case.id]) for case in claim.cases if case.role is Role.JUDGED and case.id in by_id]
     if not judged:
         facts = all(case.role is Role.FACT for case in claim.cases)
@@ -45,8 +45,8 @@ def claim_verdict(claim: Claim, results: Sequence[CaseResult]) -> Verdict:
     return Verdict(word, Reason("cases", text, {name: v.word.value for name, v in judged}), open_, more)
 
 
-def _missing(name: str) -> Verdict:
-    return Verdict(Word.INCONCLUSIVE, Reason("no_deciding_case", f"the case {name}, which decides, is not planned", {"case": name}))
+def _undecided(name: str) -> Verdict:
+    return Verdict(Word.READING, Reason("no_deciding_case", f"what was measured informs; the case {name}, which decides, is not part of this sweep", {"case": name}))
 
 
 def _informs(*, facts: bool) -> Verdict:

@@ -133,7 +133,7 @@ class Turns:
         idle_s = _sum(seconds for pid, seconds in load.groups_s.items() if pid not in own)
         block = Block(crew, answer["steps"], answer["ghost"], answer["seconds"], answer["work"], load, idle_s)
         rate = block.work / block.seconds if block.seconds > 0 else None
-        self.tell("block", crew.trial.id, f"{block.steps} steps", {"seconds": block.seconds, "work": block.work, "rate": rate})
+        self.tell("block", crew.trial.id, f"{block.steps} steps", {"seconds": block.seconds, "work": block.work, "rate": rate, "unit": str(answer["unit"])})
         return block, after
 
     def _check_traces(self, crew: Crew, answer: Mapping[str, Any], index: int, *, warmup: bool) -> None:

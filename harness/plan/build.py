@@ -150,19 +150,20 @@ def _plan_claim(spec: ClaimSpec, sweep: SweepSpec, bench: Bench, rungs: list[Run
         return replace(claim, not_testable=reason)
     chosen = _chosen_cases(spec, sweep, request)
     if not chosen:
-        return replace(claim, not_testable=Reason("not_in_sweep", f"sweep {sweep.name} does not measure it; +sweep=full does"))
+        return replace(claim, not_testable=Reason("not_in_sweep", f"sweep {sweep.name} does not measure it"), makes_testable="+sweep=full")
     cases: list[Case] = []
-    refusals: list[Reason] = []
+    refusals: list[tuple[str, Reason]] = []
     for case_spec in _expanded(chosen, sweep, rungs):
         planned = _plan_case(spec.id, case_spec, sweep, bench, request)
         if isinstance(planned, Reason):
-            refusals.append(planned)
+            refusals.append((case_spec.id, planned))
         else:
             cases.append(_adopt(planned, bench, draft))
     if not cases:
-        return replace(claim, not_testable=refusals[0])
+        return replace(claim, not_testable=refusals[0][1])
     deciding = f"{spec.id}.{spec.deciding_case}" if spec.deciding_case else None
-    return replace(claim, cases=tuple(cases), deciding_case=deciding)
+    left_out = tuple(f"{name}: {reason.text}" for name, reason in refusals)
+    return replace(claim, cases=tuple(cases), deciding_case=deciding, left_out=left_out)
 
 
 def _hardware_text(spec: ClaimSpec) -> str | None:

@@ -40,13 +40,13 @@ def _missing_counts(needs: Needs, machine: Machine, device: str) -> Reason | Non
 
 
 def on_exact_hardware(exact: dict[str, object] | None, machine: Machine, device: str) -> bool:
-    """Is this the hardware of the article's own figure? Names are matched as parts of the device's name, without regard to case."""
+    """Is this the hardware of the article's own figure? Each word of a name must be part of the device's name, without regard to case."""
     if exact is None:
         return True
     names = {"gpu": machine.gpus[0].name if machine.gpus and device == "gpu" else "", "cpu": machine.cpu_model}
     for key, want in exact.items():
         if key == "gpus" and (device != "gpu" or len(machine.gpus) < int(str(want))):
             return False
-        if key in names and str(want).lower() not in names[key].lower():
+        if key in names and any(word not in names[key].lower() for word in str(want).lower().split()):
             return False
     return True

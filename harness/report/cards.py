@@ -92,7 +92,7 @@ def _card(index: Index, claim: Claim, rates: Rates) -> Card:
         published=Table("What others published", ("what", "figure", "where"), tuple((p.what, p.value, p.source) for p in claim.published))
         if claim.published
         else None,
-        notes=claim.notes,
+        notes=" ".join([claim.notes, *([f"Not measured here: {'; '.join(claim.left_out)}."] if claim.left_out else [])]).strip(),
         command=command(index, claim.id),
         rounds=tuple(table for table in tables if table is not None),
     )

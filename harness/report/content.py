@@ -68,6 +68,7 @@ class Content:
     sections: tuple[Section, ...]
     groups: tuple[tuple[str, tuple[Card, ...]], ...]
     untestable: Table | None
+    elsewhere: str | None
     facts: tuple[Table, ...]
     config: str
     dropped: str
@@ -77,7 +78,8 @@ def make_content(index: Index, tables: dict[str, Any], notes: Sequence[str]) -> 
     """Return the report's text. `tables` are the frames that the figures were drawn from."""
     manifest, plan = index.manifest, index.plan
     words = Counter(result.verdict.word for result in index.verdicts.claims)
-    words[Word.NOT_TESTABLE] = sum(1 for claim in plan.claims if claim.not_testable or _word(index, claim.id) is Word.NOT_TESTABLE)
+    elsewhere = [claim.id for claim in plan.claims if claim.in_another_sweep]
+    words[Word.NOT_TESTABLE] = sum(1 for claim in plan.claims if claim.not_testable or _word(index, claim.id) is Word.NOT_TESTABLE) - len(elsewhere)
     names = ", ".join(gpu.name for gpu in manifest.machine.gpus)
     machine = ", ".join(part for part in (names, manifest.machine.cpu_model, f"{numbers.plural(manifest.machine.cores, 'core')}") if part)
     cards = make_cards(index, tables["rounds"])
@@ -85,7 +87,7 @@ def make_content(index: Index, tables: dict[str, Any], notes: Sequence[str]) -> 
     return Content(
         title="What this machine says about TensorFlow speed-ups",
         machine_line=f"{machine}, {numbers.size(manifest.machine.memory_bytes)} memory",
-        run_line=f"Sweep {plan.sweep}, started {manifest.created_at}, machine name {manifest.name}",
+        run_line=f"Sweep {plan.sweep}, started {manifest.created_at}, run {manifest.name}",
         preliminary=_preliminary(index),
         headline=headline(words, len(index.records)),
         highlights=tuple(highlights(tables["speedups"])),
@@ -95,6 +97,7 @@ def make_content(index: Index, tables: dict[str, Any], notes: Sequence[str]) -> 
         sections=tuple(_sections(index, tables)),
         groups=tuple((GROUPS.get(group, group.capitalize()), tuple(c for c in cards if c.group == group)) for group in order),
         untestable=_untestable(index),
+        elsewhere=f"Not part of the sweep {plan.sweep}, +sweep=full measures them: {', '.join(elsewhere)}." if elsewhere else None,
         facts=tuple(_facts(index)),
         config=json.dumps(manifest.config, indent=2, sort_keys=True, ensure_ascii=False, default=str).replace("<", "\\u003c"),
         dropped=", ".join(manifest.dropped_env) or "none",
@@ -231,7 +234,7 @@ def _untestable(index: Index) -> Table | None:
     for claim in index.plan.claims:
         result = index.results.get(claim.id)
         reason = claim.not_testable or (result.verdict.reason if result and result.verdict.word is Word.NOT_TESTABLE else None)
-        if reason:
+        if reason and not claim.in_another_sweep:
             rows.append((claim.id, claim.statement, reason.text, claim.makes_testable or "not known"))
     return Table("Not testable here", ("claim", "what is said", "why not here", "what would make it testable"), tuple(rows)) if rows else None
 
@@ -247,7 +250,7 @@ def _facts(index: Index) -> list[Table]:
         hardware.append(("GPU", f"none: {machine.gpu_reason}" if machine.gpu_reason else "none"))
     hardware += [("NUMA nodes", numbers.count(machine.numa_nodes)), ("container", machine.container or "none")]
     software = [("kernel", machine.kernel), ("Python", machine.python), *sorted(machine.packages.items())]
-    origin = [("machine name", manifest.name), ("started", manifest.created_at), ("parts", ", ".join(manifest.parts) or "1")]
+    origin = [("run", manifest.name), ("machine name", manifest.machine.slug), ("started", manifest.created_at), ("parts", ", ".join(manifest.parts) or "1")]
     origin += [(key.replace("_", " "), _text(value)) for key, value in manifest.provenance.items()]
     origin += [
         ("benchmark definition", f"version {manifest.benchmark_version}"), ("bundle schema", f"version {manifest.schema_version}"),

@@ -86,9 +86,11 @@ def difference(base: Cell, treatment: Cell) -> dict[str, tuple[str, str]]:
 
 def settings(cell: Cell) -> dict[str, str]:
     """Return all that defines a cell as one flat mapping of text."""
-    return {"workload": cell.workload, "device": cell.device, **cell.levels, **{k: str(v) for k, v in cell.sizes.items()}}
+    sizes = {k: str(v) for k, v in cell.sizes.items() if (k, v) != ("model", cell.workload)}
+    return {"workload": cell.workload, "device": cell.device, **cell.levels, **sizes}
 
 
+_DULL = {"seed", "classes", "model", "vocabulary", "depth", "width"}  # fixed by the workload; a chosen one is in the card's table
 _SELF_EVIDENT = {"workload", "execution", "precision", "input"}  # their levels' names need no factor beside them
 
 
@@ -105,7 +107,7 @@ def short_labels(cells: Sequence[Cell]) -> list[str]:
     labels = []
     for entry in flat:
         always = {"execution", *sizes} if len(cells) > 3 else set(entry)
-        named = [key for key in varying if key in entry and (key in always or entry[key] != usual[key])]
+        named = [key for key in varying if key in entry and (key in always or entry[key] != usual[key]) and key not in _DULL]
         parts = [entry[key] if key in _SELF_EVIDENT else f"{key} {entry[key]}" for key in named]
         labels.append(", ".join(parts) or entry["workload"])
     return labels

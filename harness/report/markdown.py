@@ -82,6 +82,8 @@ def _claims(content: Content) -> list[str]:
             lines += ["", *_card(card)]
     if content.untestable:
         lines += ["", f"## {escape(content.untestable.caption)}", "", _as_table(content.untestable)]
+    if content.elsewhere:
+        lines += ["", escape(content.elsewhere)]
     return lines
 
 

@@ -45,7 +45,7 @@ def test_an_old_card_is_wanted_and_a_new_one_is_not_it() -> None:
 
 @pytest.mark.parametrize(
     ("exact", "expected"),
-    [(None, True), ({"gpu": "a100"}, True), ({"gpu": "V100"}, False), ({"gpu": "A100", "gpus": 8}, False), ({"gpu": "A100", "cpu": "epyc"}, False)],
+    [(None, True), ({"gpu": "a100"}, True), ({"gpu": "A100 80GB"}, True), ({"gpu": "V100"}, False), ({"gpu": "A100", "gpus": 8}, False), ({"gpu": "A100", "cpu": "epyc"}, False)],
 )
 def test_exact_hardware_is_matched_by_name_and_number(exact: dict[str, object] | None, expected: bool) -> None:
     assert expected is on_exact_hardware(exact, make_machine(gpus=(make_gpu(),)), "gpu")
