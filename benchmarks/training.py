@@ -38,14 +38,14 @@ class Training(Workload):
         self.net, self.optimizer, self.settings = net, optimizer, settings
         self.batch = int(settings["batch"])
         self._loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        self._synthetic = _synthetic(net, self.batch, int(settings["seed"]))
+        self.sample_batch = _synthetic(net, self.batch, int(settings["seed"]))
         self._batches: Iterator[Any] | None = None
         self._traced: Any = None
         self._steps = 0
         self._losses: deque[Any] = deque(maxlen=_REMEMBERED_LOSSES)
         execution = settings["execution"]
         self.function = None if execution == "eager" else tf.function(self.step, jit_compile=execution == "xla")
-        self._call = self.function or self.step
+        self.call = self.function or self.step
 
     def step(self, samples: Any, labels: Any) -> Any:
         """Do one step: forward, backward, update. Returns the loss (scalar, float32) before the update."""
@@ -66,9 +66,9 @@ class Training(Workload):
 
     def run(self, steps: int) -> Tally:
         if self.settings["input"] == "synthetic":
-            samples, labels = self._synthetic
+            samples, labels = self.sample_batch
             for _ in range(steps):
-                self._losses.append(self._call(samples, labels))
+                self._losses.append(self.call(samples, labels))
             self._steps += steps
             return Tally(steps, steps * self.batch, "samples")
         return self._run_on_pipeline(steps)
@@ -82,14 +82,14 @@ class Training(Workload):
             waited_ns += time.perf_counter_ns() - asked_at
             if batch is None:
                 break
-            self._losses.append(self._call(*batch))
+            self._losses.append(self.call(*batch))
             done += 1
         self._steps += done
         return Tally(done, done * self.batch, "samples", (("input_wait_s", waited_ns / 1e9, "s"),))
 
     def trace(self) -> None:
         if self.function is not None:
-            self._traced = self.function.get_concrete_function(*self._synthetic)
+            self._traced = self.function.get_concrete_function(*self.sample_batch)
 
     def traces(self) -> int:
         return 0 if self.function is None else int(self.function.experimental_get_tracing_count())
@@ -104,7 +104,7 @@ class Training(Workload):
             "optimizer": "lean" if isinstance(self.optimizer, LeanMomentum) else "keras",
             "batch": self.batch,
             "input": self.settings["input"],
-            "device": _device(self._synthetic[0], *self.net.model.trainable_variables[:1]),
+            "device": _device(self.sample_batch[0], *self.net.model.trainable_variables[:1]),
             "seed": self.settings["seed"],
             "parameters": int(sum(int(np.prod(v.shape)) for v in self.net.model.trainable_variables)),
             **({"batch_norm": _batch_norm(self.net.model)} if self.net.uses_batch_norm else {}),
@@ -134,11 +134,11 @@ class Training(Workload):
         for layer in self.net.last_norms:
             gamma = self.net.model.get_layer(layer).gamma
             gamma.assign(gamma * tf.cast(_CALM, gamma.dtype))
-        samples, labels = self._synthetic
+        samples, labels = self.sample_batch
         losses, sketches, norms = [], [], []
         before = [_numbers(v) for v in variables]
         for _ in range(2):
-            losses.append(float(self._call(samples, labels)))
+            losses.append(float(self.call(samples, labels)))
             after = [_numbers(v) for v in variables]
             update = [a - b for a, b in zip(after, before)]
             sketches.append(count_sketch(update))
@@ -176,7 +176,7 @@ class Training(Workload):
         if self.settings["policy_float32"] and compute == stored == {"float32"}:
             return str(self.settings["precision"])
         if compute == {"float32"}:
-            return "tf32" if _tensor_float_32(self._synthetic[0]) else "fp32"
+            return "tf32" if _tensor_float_32(self.sample_batch[0]) else "fp32"
         if len(compute) > 1 or len(stored) > 1:
             return f"{'+'.join(sorted(compute))} on {'+'.join(sorted(stored))}"
         return compute.pop() if compute == stored else f"mixed_{compute.pop()}"
