@@ -29,7 +29,7 @@ LISTED = {
     "saved-model-cli-trt",
 }
 GROUPS = list(LISTED)
-OURS = {"input-real-files", "batch-norm-fused", "optimizer-lean", "xla-speedup", "bf16-cpu", "fp16-cpu", "best-arm", "engine-cpu"}
+OURS = {"input-real-files", "batch-norm-fused", "optimizer-lean", "xla-speedup", "bf16-cpu", "fp16-cpu", "best-arm", "instrument-transparent", "engine-cpu"}
 KNOWN_FORMS = {*FORMS, "slope", "terms", "ladder", "ladder_total"}
 ALLOWED_KEYS = {field.encode_name for field in msgspec.structs.fields(ClaimSpec)}
 REQUIRED_KEYS = ALLOWED_KEYS - {"deciding_case", "cases"}
@@ -149,7 +149,7 @@ def test_a_slope_runs_over_at_least_three_sizes() -> None:
 
 def test_every_level_of_every_arm_is_one_that_the_factors_have() -> None:
     for name, case in all_cases():
-        arms = [{k: v for k, v in arm.items() if k != "sizes"} for arm in case.arms.values()]
+        arms = [{k: v for k, v in arm.items() if k not in {"sizes", "workload", "driver"}} for arm in case.arms.values()]
         assert [] == [bad for levels in (case.levels, *arms) for bad in unknown_levels(levels)], name
 
 
