@@ -86,7 +86,8 @@ def _images(side: int) -> Callable[[np.random.Generator, int], np.ndarray]:
 
 
 def _tokens(length: int, vocabulary: int) -> Callable[[np.random.Generator, int], np.ndarray]:
-    return lambda random, batch: random.integers(0, vocabulary, (batch, length), dtype=np.int32)
+    # int64, because TensorFlow keeps int32 tensors in host memory even when they are placed on a GPU.
+    return lambda random, batch: random.integers(0, vocabulary, (batch, length), dtype=np.int64)
 
 
 def _frames(length: int, width: int) -> Callable[[np.random.Generator, int], np.ndarray]:
@@ -97,9 +98,7 @@ def _resnet50(sizes: Sizes) -> Net:
     """ResNet-50 as Keras ships it: the articles' net."""
     if sizes.image < 32:
         raise ConfigError(f"resnet50 needs images of at least 32 px, got {sizes.image}")
-    model = keras.applications.ResNet50(
-        weights=None, input_shape=(sizes.image, sizes.image, 3), classes=sizes.classes, classifier_activation=None
-    )
+    model = keras.applications.ResNet50(weights=None, input_shape=(sizes.image, sizes.image, 3), classes=sizes.classes, classifier_activation=None)
     if sizes.fused:
         model = _with_fused_norms(model)
     last = tuple(layer.name for layer in model.layers if layer.name.endswith("_3_bn"))
@@ -132,7 +131,7 @@ def _convnet_small(sizes: Sizes) -> Net:
 
 def _transformer_small(sizes: Sizes) -> Net:
     """A pre-norm transformer encoder over tokens, mean-pooled to classes."""
-    inputs = keras.Input((sizes.length,), dtype="int32")
+    inputs = keras.Input((sizes.length,), dtype="int64")
     x = keras.layers.Embedding(sizes.vocabulary, sizes.width)(inputs)
     for _ in range(sizes.depth):
         h = keras.layers.LayerNormalization()(x)
@@ -167,7 +166,7 @@ def _layernorm(sizes: Sizes) -> Net:
 
 def _embedding(sizes: Sizes) -> Net:
     """An embedding table under a small perceptron, the shape of a recommender: memory traffic, hardly any arithmetic."""
-    inputs = keras.Input((sizes.length,), dtype="int32")
+    inputs = keras.Input((sizes.length,), dtype="int64")
     x = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(sizes.vocabulary, sizes.width)(inputs))
     for _ in range(sizes.depth):
         x = keras.layers.Dense(sizes.width, activation="relu")(x)

@@ -74,7 +74,9 @@ class KerasMomentum:
     def __init__(self, variables: Sequence[Any], lr: float, momentum: float, scaled: bool) -> None:
         self._variables = list(variables)
         inner = keras.optimizers.SGD(lr, momentum=momentum)
-        self.keras = keras.mixed_precision.LossScaleOptimizer(inner, initial_scale=INITIAL_SCALE, dynamic_growth_steps=GROWTH_STEPS) if scaled else inner
+        self.keras = (
+            keras.mixed_precision.LossScaleOptimizer(inner, initial_scale=INITIAL_SCALE, dynamic_growth_steps=GROWTH_STEPS) if scaled else inner
+        )
         self.keras.build(self._variables)
 
     @property

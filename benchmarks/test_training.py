@@ -12,7 +12,14 @@ from harness.model import Cell
 
 SIZES = {"model": "convnet_small", "image": 32, "batch": 8, "classes": 10, "seed": 0}
 BASE = {"input": "synthetic", "execution": "graph", "precision": "fp32", "batch_norm": "keras", "optimizer": "keras", "allocator": "growth"}
-SWITCHES = [{}, {"execution": "eager"}, {"execution": "xla"}, {"batch_norm": "fused"}, {"optimizer": "lean"}, {"batch_norm": "fused", "optimizer": "lean"}]
+SWITCHES = [
+    {},
+    {"execution": "eager"},
+    {"execution": "xla"},
+    {"batch_norm": "fused"},
+    {"optimizer": "lean"},
+    {"batch_norm": "fused", "optimizer": "lean"},
+]
 
 
 @pytest.mark.parametrize("switched", SWITCHES, ids=lambda levels: "-".join(levels.values()) or "plain")

@@ -230,7 +230,9 @@ def _refuse_contradictions(settings: dict[str, Any]) -> None:
         raise ConfigError(f"batch={settings['batch']} is no batch; it must be at least 1")
     for name in ("xla", "jit_compile"):
         if name in settings and bool(settings[name]) != (settings["execution"] == "xla"):
-            raise ConfigError(f"execution={settings['execution']} contradicts {name}={settings[name]}: XLA is a level of execution, ask for execution=xla")
+            raise ConfigError(
+                f"execution={settings['execution']} contradicts {name}={settings[name]}: XLA is a level of execution, ask for execution=xla"
+            )
 
 
 def _synthetic(net: Net, batch: int, seed: int) -> tuple[Any, Any]:

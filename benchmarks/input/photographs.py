@@ -47,7 +47,9 @@ def make(data_dir: Path, files: int = FILES) -> Path:
             _check_room(data_dir, files)
             _make_aside(folder, files)
         except OSError as error:
-            raise ConfigError(f"cannot make {files} photographs under {data_dir}: {error.strerror or error}; set data.dir to a writable place") from error
+            raise ConfigError(
+                f"cannot make {files} photographs under {data_dir}: {error.strerror or error}; set data.dir to a writable place"
+            ) from error
     _check_sums(folder)
     return folder
 

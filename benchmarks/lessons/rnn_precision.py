@@ -3,7 +3,8 @@
 Settings: `net` lstm | convnet, `precision` mixed_float16 | mixed_bfloat16, `seed`, `seeds` (3), `steps` (20). Both precisions are trained in
 this process, from the same weights on the same digits (an LSTM reads them row by row). Readings: `loss_error`, the mean of
 |loss(precision) - loss(fp32)| / loss(fp32) over steps and seeds; `loss_error_first`, the same at the first step alone (arithmetic without
-the divergence that training adds).
+the divergence that training adds); `loss_drop`, the share of the first loss that fp32 training took away, for a net that does not learn hides
+every error.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from benchmarks.lessons.lesson import Lesson, choice, digits, policy, shuffled_b
 from benchmarks.optimizers import KerasMomentum
 from benchmarks.training import POLICIES
 
+# Rates at which either net takes about as much off its loss in as many steps.
+_LEARNING_RATES = {"lstm": 0.3, "convnet": 0.1}
+
 
 def build(**settings: Any) -> Lesson:
     """Build the lesson from the settings named above."""
@@ -29,12 +33,13 @@ def build(**settings: Any) -> Lesson:
 
 
 def _teach(net: str, precision: str, seeds: range, steps: int) -> list[Value]:
-    errors = []
+    errors, drops = [], []
     for seed in seeds:
         exact, reduced = (_losses(net, p, seed, steps) for p in ("fp32", precision))
         errors.append(np.abs(reduced - exact) / exact)
+        drops.append(1.0 - exact[-1] / exact[0])
     found = np.array(errors)
-    values = {"loss_error": float(found.mean()), "loss_error_first": float(found[:, 0].mean())}
+    values = {"loss_error": float(found.mean()), "loss_error_first": float(found[:, 0].mean()), "loss_drop": float(np.mean(drops))}
     return [
         Value(name, value if np.isfinite(value) else None, "relative", None if np.isfinite(value) else "a loss was not finite")
         for name, value in values.items()
@@ -45,7 +50,7 @@ def _losses(net: str, precision: str, seed: int, steps: int) -> np.ndarray:
     keras.utils.set_random_seed(seed)
     with policy(POLICIES[precision]):
         model = _lstm() if net == "lstm" else small_convnet("float32")
-    step = training_step(model, KerasMomentum(model.trainable_variables, lr=0.02, momentum=0.9, scaled=precision == "mixed_float16"))
+    step = training_step(model, KerasMomentum(model.trainable_variables, lr=_LEARNING_RATES[net], momentum=0.9, scaled=precision == "mixed_float16"))
     random, losses = np.random.default_rng(seed), []
     while len(losses) < steps:
         for batch in shuffled_batches(digits().train, 64, random):
@@ -59,7 +64,6 @@ def _lstm() -> keras.Model:
     return keras.Sequential([
         keras.Input((8, 8, 1)),
         keras.layers.Reshape((8, 8)),
-        keras.layers.LSTM(64, return_sequences=True),
         keras.layers.LSTM(64),
         keras.layers.Dense(10, activation="softmax", dtype="float32"),
     ])  # fmt: skip

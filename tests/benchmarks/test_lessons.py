@@ -55,10 +55,7 @@ def test_keras_forgives_probabilities_named_logits_in_full_precision():
 
 def test_a_local_batch_given_to_fit_is_shared_out():
     # A process of its own: the CPU can be cut in two only before anything has used it.
-    code = (
-        "from benchmarks.lessons.articles_as_written import build\n"
-        "print({v.name: v.value for v in build(snippet='local_batch_fit').outcome()})"
-    )
+    code = "from benchmarks.lessons.articles_as_written import build\nprint({v.name: v.value for v in build(snippet='local_batch_fit').outcome()})"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=120)
 
     assert "{'as_written': 0, 'repaired': 1, 'per_replica_as_written': 4, 'per_replica_repaired': 8}" == done.stdout.strip()
