@@ -20,7 +20,7 @@ from benchmarks.optimizers import KerasMomentum
 from benchmarks.training import POLICIES
 
 # Rates at which either net takes about as much off its loss in as many steps.
-_LEARNING_RATES = {"lstm": 0.3, "convnet": 0.1}
+_LEARNING_RATES = {"lstm": 0.3, "convnet": 0.065}
 
 
 def build(**settings: Any) -> Lesson:
