@@ -211,6 +211,7 @@ class Contrast:
     block_s: float = 0.5
     absence: bool = False
     expected_round_s: float = 60.0
+    priority: int = 0  # of contrasts at the same look, the lower goes first: 0 decides a claim, 1 is judged beside it, 2 informs
 
 
 @dataclass(frozen=True)

@@ -39,7 +39,7 @@ STANDARD_WORKLOAD = "resnet50"
 """Cases that name this workload follow the `workload=` of the command line; others keep the net that they are about."""
 
 PROOF_LOOKS = (1,)
-CONTROL_QUADS = 4
+CONTROL_QUADS = {Arrangement.TURNS_OF_BLOCKS: 4, Arrangement.TURNS_OF_TRIALS: 2}
 CONTROL_BLOCK_S = {"cpu": 1.0, "gpu": 1.0}
 PERTURBATION = 1e-7
 """Relative change of the weights whose effect on two steps, times ten, is the tolerance for "computes the same"."""
@@ -88,8 +88,9 @@ def make_plan(claims: list[ClaimSpec], sweep: SweepSpec, bench: Bench, rungs: li
     draft = _Draft()
     planned = tuple(_plan_claim(spec, sweep, bench, rungs, request, draft) for spec in claims if _selected(spec, sweep, request))
     ladders = _ladders(planned)
-    claim_contrasts = tuple(draft.contrasts[name] for name in draft.contrasts if draft.contrasts[name].purpose is Purpose.CLAIM)
-    proof_contrasts = tuple(draft.contrasts[name] for name in draft.contrasts if draft.contrasts[name].purpose is Purpose.PROOF)
+    ranks = _priorities(planned)
+    claim_contrasts = tuple(replace(c, priority=ranks[c.id]) for c in draft.contrasts.values() if c.purpose is Purpose.CLAIM)
+    proof_contrasts = tuple(c for c in draft.contrasts.values() if c.purpose is Purpose.PROOF)
     controls, control_contrasts, control_cells = _controls(claim_contrasts, sweep, bench)
     return Plan(
         sweep=sweep.name,
@@ -103,6 +104,18 @@ def make_plan(claims: list[ClaimSpec], sweep: SweepSpec, bench: Bench, rungs: li
         proofs=tuple(draft.proofs.values()),
         ladders=ladders,
     )
+
+
+def _priorities(claims: tuple[Claim, ...]) -> dict[str, int]:
+    """Rank contrasts by what hangs on them: a claim's verdict, a judged case beside it, or a reading."""
+    ranks: dict[str, int] = {}
+    for claim in claims:
+        for case in claim.cases:
+            deciding = case.id == claim.deciding_case if claim.deciding_case else True
+            rank = 2 if case.role is not Role.JUDGED else 0 if deciding else 1
+            for term in case.estimand.terms:
+                ranks[term.contrast] = min(rank, ranks.get(term.contrast, rank))
+    return ranks
 
 
 def _refuse_unknown(only: tuple[str, ...], claims: list[ClaimSpec]) -> None:
@@ -286,7 +299,7 @@ def _controls(contrasts: tuple[Contrast, ...], sweep: SweepSpec, bench: Bench) -
         trials = (make_trial(bench, cell, Driver.BLOCKS, name="a"), make_trial(bench, cell, Driver.BLOCKS, name="b", ghost_every=10))
         title = f"two workers of the same cell, {arrangement.value.replace('_', ' ')}"
         block_s = sweep.block_s or CONTROL_BLOCK_S[bench.device]
-        duet = Contrast(name, title, Purpose.CONTROL, trials, arrangement, (sweep.control_rounds,), CONTROL_QUADS, block_s, absence=blocks)
+        duet = Contrast(name, title, Purpose.CONTROL, trials, arrangement, (sweep.control_rounds,), CONTROL_QUADS[arrangement], block_s, absence=blocks)
         duets.append(replace(duet, expected_round_s=expected_round_s(duet, bench, {cell.id: cell})))
         kinds = (ControlKind.NEGATIVE, ControlKind.POSITIVE, *((ControlKind.ABSENCE,) if blocks else ()))
         controls += [Control(f"{name}-{kind.value}", kind, name, bench.device, arrangement) for kind in kinds]

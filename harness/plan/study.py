@@ -129,13 +129,13 @@ def round_cost_s(contrast: Contrast, ledger: Ledger) -> float:
     return statistics.median(costs) if costs else contrast.expected_round_s
 
 
-def _stage(contrast: Contrast, done: int) -> tuple[int, int]:
-    """Controls, proofs, first looks, then the looks after."""
+def _stage(contrast: Contrast, done: int) -> tuple[int, int, int]:
+    """Controls, proofs, first looks, then the looks after; at each look what decides most goes first."""
     if contrast.purpose is Purpose.CONTROL:
-        return 0, 0
+        return 0, 0, 0
     if contrast.purpose is Purpose.PROOF:
-        return 1, 0
-    return 2, sum(done >= look for look in contrast.looks)
+        return 1, 0, 0
+    return 2, sum(done >= look for look in contrast.looks), contrast.priority
 
 
 def next_of_all(plan: Plan, ledger: Ledger, settled: Settled, situation: Situation, closed: dict[str, Reason]) -> Round | Done:

@@ -114,6 +114,12 @@ def test_an_interaction_weighs_four_arms() -> None:
     assert 4 == len(claim_contrasts(plan)[0].trials)
 
 
+def test_contrasts_are_ranked_by_what_hangs_on_them() -> None:
+    cases = [make_case(), make_case(id="beside", sizes={"batch": 1}), make_case(id="reading", role=Role.READING, sizes={"batch": 2})]
+    plan = plan_of(make_claim(cases=cases, decide="case", deciding_case="main"))
+    assert [0, 1, 2] == [contrast.priority for contrast in claim_contrasts(plan)]
+
+
 def test_a_slope_reads_one_contrast_for_each_size_with_least_squares_weights() -> None:
     plan = plan_of(make_claim(cases=[make_case(form="slope", over={"batch": [1, 2, 4]})]))
     weights = [term.weight for term in plan.claims[0].cases[0].estimand.terms]

@@ -130,6 +130,13 @@ def test_every_contrast_reaches_its_first_look_before_any_takes_its_second() -> 
     assert "second" == answer.contrast
 
 
+def test_at_the_same_look_what_decides_a_claim_goes_first() -> None:
+    plan = make_plan(make_contrast(id="reading", priority=2), make_contrast(id="deciding"))
+    answer = next_of_all(plan, Ledger(), lambda _: False, Situation(), {})
+    assert isinstance(answer, Round)
+    assert "deciding" == answer.contrast
+
+
 def test_a_budget_leaves_out_what_no_longer_fits_and_says_so() -> None:
     closed: dict[str, Any] = {}
     plan = make_plan(make_contrast(id="long", expected_round_s=100.0), make_contrast(id="short", expected_round_s=1.0))
