@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 import subprocess
 import sys
@@ -27,14 +28,23 @@ def test_a_level_may_name_an_interpreter_of_its_own(tmp_path: Path):
     assert State.COMPLETED == record.outcome.state
 
 
-@pytest.mark.parametrize("version", ["3.8", "3.9", "3.12"])
-def test_an_older_or_newer_python_measures_as_well(tmp_path: Path, version: str):
+def working(version: str) -> Path | None:
     found = shutil.which(f"python{version}")
-    works = found and subprocess.run([found, "-c", ""], check=False, capture_output=True).returncode == 0
-    if not works:
-        pytest.skip(f"no working python{version} on the PATH")
-    record = run_on(Path(found), tmp_path)
-    assert (State.COMPLETED, version) == (record.outcome.state, record.trials[0].used["python"])
+    return Path(found) if found and subprocess.run([found, "-c", ""], check=False, capture_output=True).returncode == 0 else None
+
+
+def test_every_python_there_is_measures_as_well(tmp_path: Path):
+    for version in ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13"):
+        interpreter = working(version)
+        if interpreter is not None:
+            (tmp_path / version).mkdir()
+            record = run_on(interpreter, tmp_path / version)
+            assert (State.COMPLETED, version) == (record.outcome.state, record.trials[0].used["python"])
+
+
+@pytest.mark.parametrize("name", ["harness/measure/worker.py", "harness/measure/runtime/host.py", "benchmarks/contract.py"])
+def test_what_an_old_interpreter_reads_is_in_the_syntax_of_python_3_8(name: str):
+    ast.parse((Path(__file__).parents[2] / name).read_text(), feature_version=(3, 8))
 
 
 def test_what_json_cannot_carry_becomes_null_or_plain():
