@@ -127,6 +127,7 @@ def _carry_out(settings: Settings, machine: Machine, plan: Plan, bundle: Bundle,
         display.plan(plan, bundle.path.name, machine.slug)
         with machine_lock(bundle.path.name, tell=display.note, stop=stop):
             ended = carry_out(plan, bundle, local, display, stop, budget_s=settings.budget_s, part=part)
+        bundle.clean_logs()
         verdicts = conclude(plan, bundle)
         records = bundle.records()
         for name, data in render(bundle.manifest, records, verdicts, bundle.notes).items():
