@@ -143,6 +143,10 @@ def run() -> int:
     except HarnessError as error:
         print(f"speedproof: {error}", file=sys.stderr)  # noqa: T201 - the answer of the command
         return error.exit_code
+    except BrokenPipeError:
+        # Whoever reads our output has seen enough (`| head`); nothing more can be said, and Python must not try when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("speedproof: interrupted; what had finished is kept", file=sys.stderr)  # noqa: T201
         return 130

@@ -244,6 +244,13 @@ def test_no_argument_lists_the_sweeps_and_runs_nothing(tmp_path: Path) -> None:
     assert all(f"  {sweep} " in done.stdout for sweep in ("full", "quick", "smoke", "training"))
 
 
+def test_a_reader_who_has_seen_enough_is_no_error() -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m harness +sweep=full plan=true devices.kind=cpu | head -1"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert "" == done.stderr
+
+
 def test_a_plan_lists_every_claim_and_runs_nothing(tmp_path: Path) -> None:
     done = plain("+sweep=full", "plan=true", "devices.kind=cpu", f"results_dir={tmp_path}")
     assert 0 == done.returncode, done.stderr

@@ -30,7 +30,7 @@ from harness.model import (
     Scalar,
 )
 from harness.plan.cells import Bench, make_cell, make_trial, unmet
-from harness.plan.estimands import PlannedCase, expected_round_s, plan_case, slope_points
+from harness.plan.estimands import PlannedCase, expected_round_s, plan_case, slope_points, timing
 from harness.plan.ladder import ladder_total, rung_cases
 from harness.plan.scope import missing, on_exact_hardware
 from harness.plan.specs import CaseSpec, ClaimSpec, Rung, SweepSpec
@@ -39,8 +39,6 @@ STANDARD_WORKLOAD = "resnet50"
 """Cases that name this workload follow the `workload=` of the command line; others keep the net that they are about."""
 
 PROOF_LOOKS = (1,)
-CONTROL_QUADS = {Arrangement.TURNS_OF_BLOCKS: 4, Arrangement.TURNS_OF_TRIALS: 2}
-CONTROL_BLOCK_S = {"cpu": 1.0, "gpu": 1.0}
 PERTURBATION = 1e-7
 """Relative change of the weights whose effect on two steps, times ten, is the tolerance for "computes the same"."""
 
@@ -298,8 +296,8 @@ def _controls(contrasts: tuple[Contrast, ...], sweep: SweepSpec, bench: Bench) -
         name = f"control-{bench.device}-{arrangement.value.replace('_', '-')}"
         trials = (make_trial(bench, cell, Driver.BLOCKS, name="a"), make_trial(bench, cell, Driver.BLOCKS, name="b", ghost_every=10))
         title = f"two workers of the same cell, {arrangement.value.replace('_', ' ')}"
-        block_s = sweep.block_s or CONTROL_BLOCK_S[bench.device]
-        duet = Contrast(name, title, Purpose.CONTROL, trials, arrangement, (sweep.control_rounds,), CONTROL_QUADS[arrangement], block_s, absence=blocks)
+        block_s, quads = timing(bench, sweep, arrangement, [cell, cell])
+        duet = Contrast(name, title, Purpose.CONTROL, trials, arrangement, (sweep.control_rounds,), quads, block_s, absence=blocks)
         duets.append(replace(duet, expected_round_s=expected_round_s(duet, bench, {cell.id: cell})))
         kinds = (ControlKind.NEGATIVE, ControlKind.POSITIVE, *((ControlKind.ABSENCE,) if blocks else ()))
         controls += [Control(f"{name}-{kind.value}", kind, name, bench.device, arrangement) for kind in kinds]

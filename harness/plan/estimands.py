@@ -29,6 +29,8 @@ FORMS = {
     "level": ((1.0, "treatment"),),
 }
 RATE_MEASURES = {"throughput": Statistic.TOTAL_RATE, "step_time": Statistic.TOTAL_RATE}
+ROUND_S = 30.0  # accepted blocks of a round, in all its arms
+LEAST_QUADS, MOST_QUADS = 2, 10
 SLOW_STEP_S = 0.2  # above this a block lasts a whole second, so that it holds several steps
 
 
@@ -166,11 +168,23 @@ def _contrast(name: str, spec: CaseSpec, bench: Bench, sweep: SweepSpec, drivers
     trials = tuple(make_trial(bench, cells[cell], driver) for cell, driver in drivers.items())
     once = set(drivers.values()) == {Driver.ONCE}
     looks = (2,) if once and _scale(spec) is Scale.EXACT else sweep.looks
-    slow = max(expected_step_s(bench, cell) for cell in cells.values()) > SLOW_STEP_S
-    block_s = sweep.block_s or (1.0 if slow or bench.device == "gpu" else 0.5)
-    quads = min(sweep.quads, 2) if arrangement is not Arrangement.TURNS_OF_BLOCKS or slow else sweep.quads
+    block_s, quads = timing(bench, sweep, arrangement, list(cells.values()))
     contrast = Contrast(name, spec.title, Purpose.CLAIM, trials, arrangement, looks, quads, block_s)
     return replace(contrast, expected_round_s=expected_round_s(contrast, bench, cells))
+
+
+def timing(bench: Bench, sweep: SweepSpec, arrangement: Arrangement, cells: list[Cell]) -> tuple[float, int]:
+    """Return (seconds a block, accepted quads a round) for cells that are compared.
+
+    A start costs a quarter of a minute, so a round then measures for ROUND_S: blocks differ by several per cent even where nothing else runs, and only
+    many of them average that out. Trials that take turns as a whole start twice, and have half of it each time.
+    """
+    steps_s = [expected_step_s(bench, cell) for cell in cells]
+    block_s = sweep.block_s or (1.0 if max(steps_s) > SLOW_STEP_S or bench.device == "gpu" else 0.5)
+    blocks_s = [max(block_s, step_s) for step_s in steps_s]
+    together = arrangement is Arrangement.TURNS_OF_BLOCKS
+    fitting = round(ROUND_S / (2 * sum(blocks_s))) if together else round(ROUND_S / 2 / (2 * max(blocks_s)))
+    return block_s, sweep.quads or min(max(fitting, LEAST_QUADS), MOST_QUADS)
 
 
 def expected_step_s(bench: Bench, cell: Cell) -> float:

@@ -153,7 +153,7 @@ class SweepSpec(Strict, frozen=True):
     control: ControlSpec = ControlSpec()
     ladder: bool = False
     budget: str | None = None
-    quads: int = 3
+    quads: int | None = None  # accepted quads a round; None: as many as fill half a minute
     block_s: float | None = None  # None: half a second, a whole one on a GPU or where steps are slow
 
 

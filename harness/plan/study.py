@@ -129,13 +129,17 @@ def round_cost_s(contrast: Contrast, ledger: Ledger) -> float:
     return statistics.median(costs) if costs else contrast.expected_round_s
 
 
-def _stage(contrast: Contrast, done: int) -> tuple[int, int, int]:
-    """Controls, proofs, first looks, then the looks after; at each look what decides most goes first."""
+def _stage(contrast: Contrast, ledger: Ledger) -> tuple[int, int, float]:
+    """Controls, proofs, first looks, then the looks after; at each look what decides most for its time goes first.
+
+    The time is the planned one, so that the order does not jump about while a contrast is being measured.
+    """
     if contrast.purpose is Purpose.CONTROL:
-        return 0, 0, 0
+        return 0, 0, 0.0
     if contrast.purpose is Purpose.PROOF:
-        return 1, 0, 0
-    return 2, sum(done >= look for look in contrast.looks), contrast.priority
+        return 1, 0, 0.0
+    looks = sum(ledger.completed[contrast.id] >= look for look in contrast.looks)
+    return 2, looks, contrast.expected_round_s * contrast.looks[0] * (1 + contrast.priority)
 
 
 def next_of_all(plan: Plan, ledger: Ledger, settled: Settled, situation: Situation, closed: dict[str, Reason]) -> Round | Done:
@@ -144,7 +148,7 @@ def next_of_all(plan: Plan, ledger: Ledger, settled: Settled, situation: Situati
     `closed` holds the contrasts that are done, with their reasons; it is extended here, so that none is asked twice.
     """
     too_long: list[str] = []
-    for contrast in sorted((c for c in plan.contrasts if c.id not in closed), key=lambda c: _stage(c, ledger.completed[c.id])):
+    for contrast in sorted((c for c in plan.contrasts if c.id not in closed), key=lambda c: _stage(c, ledger)):
         if situation.time_left_s is not None and round_cost_s(contrast, ledger) > situation.time_left_s:
             too_long.append(contrast.id)
             continue

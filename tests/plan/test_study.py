@@ -130,8 +130,8 @@ def test_every_contrast_reaches_its_first_look_before_any_takes_its_second() -> 
     assert "second" == answer.contrast
 
 
-def test_at_the_same_look_what_decides_a_claim_goes_first() -> None:
-    plan = make_plan(make_contrast(id="reading", priority=2), make_contrast(id="deciding"))
+def test_at_the_same_look_what_decides_most_for_its_time_goes_first() -> None:
+    plan = make_plan(make_contrast(id="long", expected_round_s=500.0), make_contrast(id="reading", priority=2), make_contrast(id="deciding"))
     answer = next_of_all(plan, Ledger(), lambda _: False, Situation(), {})
     assert isinstance(answer, Round)
     assert "deciding" == answer.contrast
