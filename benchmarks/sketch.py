@@ -10,19 +10,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-BUCKETS = 16384
+BUCKETS = 4096
 _SEED = 20_260_101  # part of the definition: sketches of different seeds cannot be compared
 
 
 def count_sketch(arrays: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the sketch, float64 of shape (BUCKETS,), of all `arrays` laid end to end. Their order and shapes decide the hashing."""
+    """Return the sketch, float32 of shape (BUCKETS,), of all `arrays` laid end to end. Their order and shapes decide the hashing."""
     total = np.zeros(BUCKETS)
     for index, array in enumerate(arrays):
         random = np.random.default_rng([_SEED, index])
         hashed = random.integers(0, 2 * BUCKETS, size=array.size, dtype=np.uint16)
         signed = np.where(hashed & 1, 1.0, -1.0) * np.asarray(array, np.float64).ravel()
         total += np.bincount(hashed >> 1, weights=signed, minlength=BUCKETS)
-    return total
+    return total.astype(np.float32)
 
 
 def norm(arrays: Sequence[np.ndarray]) -> float:

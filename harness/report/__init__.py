@@ -48,6 +48,8 @@ def make_tables(index: Index) -> dict[str, Any]:
     from harness.report import blocks, tables  # noqa: PLC0415 - as above
 
     timed = blocks.blocks_frame(index.records)
+    # Proofs and lessons do something else than train for a while: their memory and start-up would only hide what the arms need.
+    trained = [record for record in index.records if record.quads]
     rounds = blocks.rounds_frame(timed)
     cases = tables.cases_frame(index)
     ladders = tables.ladder_tables(index)
@@ -59,7 +61,7 @@ def make_tables(index: Index) -> dict[str, Any]:
         "ladders": ladders,
         "ladder": [(ladder.title, ladder.rows) for ladder in ladders],
         "throughput": tables.batch_frame(index, tables.arms_frame(index, blocks.levels_frame(rounds))),
-        "memory": tables.labelled(index, blocks.memory_frame(index.records)),
-        "phases": tables.labelled(index, blocks.phases_frame(index.records)),
+        "memory": tables.labelled(index, blocks.memory_frame(trained)),
+        "phases": tables.labelled(index, blocks.phases_frame(trained)),
         "waits": tables.labelled(index, blocks.waits_frame(index.records, timed)),
     }

@@ -147,13 +147,14 @@ def _proofs(index: Index) -> Check:
 
 
 def _flags(index: Index) -> Check:
-    texts: dict[str, str] = {}
+    texts = {"late_warmup": "quads that still differed from the later ones, dropped as warm-up"}
     count: Counter[str] = Counter()
     for record in index.records:
         for flag in record.flags:
             texts.setdefault(flag.code, flag.text)
             count[flag.code] += 1
-        count.update(code for quad in record.quads for code in quad.flags)
+        # Every start's first quad is warm-up by design: that is no flag.
+        count.update(code for quad in record.quads for code in quad.flags if code != "warmup")
     if not count:
         return Check("good", "Flags", "None was raised.")
     lines = [f"{code} ({n:,}): {texts[code]}" if code in texts else f"{code} ({n:,})" for code, n in count.most_common()]
