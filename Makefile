@@ -3,7 +3,7 @@
 #
 #   PYTHON=python3.12   which interpreter to make it with (otherwise the first of python3, python3.13 ... python3.10 that is 3.10 to 3.13)
 #   CUDA=0|1            without or with TensorFlow's CUDA libraries (otherwise: with them where an NVIDIA driver is present)
-#   ARGS='...'          further words for the command of `quick` and `test`
+#   ARGS='...'          further words for the command of `quick`, `test` and `bench`
 
 PYTHON ?=
 CUDA ?= $(shell if [ -e /proc/driver/nvidia/version ] || nvidia-smi -L >/dev/null 2>&1; then echo 1; else echo 0; fi)
@@ -44,7 +44,7 @@ types: setup
 	$(RUN) -m mypy
 
 bench: setup
-	$(RUN) -m benchmarks.figures
+	$(RUN) -m benchmarks.figures $(ARGS)
 
 constraints: setup
 	$(RUN) .ci/constraints.py

@@ -59,7 +59,8 @@ class Workload:
         return {}
 
     def health(self) -> Dict[str, Any]:
-        """After timed work: `loss` (float) and `finite` (bool) where there is a loss. Read outside timed blocks."""
+        """After timed work, where there is a loss: `loss` (float, None if it is no number), `finite` (bool) and `first_non_finite_step` (from 1, or
+        None). Read outside timed blocks."""
         return {}
 
     def close(self) -> None:

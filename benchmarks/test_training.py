@@ -10,8 +10,8 @@ import tensorflow as tf
 from benchmarks.training import build
 from harness.model import Cell
 
-SIZES = {"model": "convnet_small", "image": 32, "batch": 8, "classes": 10, "seed": 0}
-BASE = {"input": "synthetic", "execution": "graph", "precision": "fp32", "batch_norm": "keras", "optimizer": "keras", "allocator": "growth"}
+SIZES = {"model": "convnet_small", "image": 32, "batch": 16, "classes": 10, "seed": 0}
+BASE = {"input": "synthetic", "execution": "graph", "precision": "fp32", "batch_norm": "keras", "optimizer": "keras", "allocator": "growth", "environment": "own"}
 SWITCHES = [
     {},
     {"execution": "eager"},

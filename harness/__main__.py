@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 USAGE = """\
 usage: python -m harness +sweep=NAME [key=value ...]
 
-  python -m harness +sweep=full                 judge every claim that this machine can show
-  python -m harness +sweep=full budget=45m      ... within 45 minutes, the most informative rounds first
-  python -m harness +sweep=full plan=true       what would run, how long, what cannot be tested and why
-  python -m harness +sweep=full resume=RUN      go on after a crash or Ctrl-C
+  python -m harness +sweep=full                 measure and judge all that this machine can show
+  python -m harness +sweep=full budget=45m      ... stopping after 45 minutes; what decides most comes first
+  python -m harness +sweep=full plan=true       only say what it would do, and what cannot be tested and why
+  python -m harness +sweep=full resume=RUN      continue a run that was interrupted or killed
   python -m harness +sweep=training only=[graph-speedup] workload.batch=32
   python -m harness.report RUN                  rebuild a report; python -m harness.judge RUN judges again
 """
@@ -43,15 +44,15 @@ def main(arguments: Sequence[str]) -> int:
         return _resume(settings, machine)
     plan = _plan(settings, machine)
     if settings.plan_only:
+        from harness.console import print_plan  # noqa: PLC0415
         from harness.plan.outlook import outlook, overhead_rows, total_seconds  # noqa: PLC0415
-        from harness.progress import print_plan  # noqa: PLC0415
 
         print_plan(plan, outlook(plan), overhead_rows(plan), total_seconds(plan), settings.budget_s)
         return 0
     from harness.store import Bundle  # noqa: PLC0415
 
     bundle = Bundle.create(settings.results_dir, _manifest(settings, machine, plan))
-    return _carry_out(settings, machine, plan, bundle, part=0)
+    return _carry_out(settings, machine, bundle, resumed=False)
 
 
 def _plan(settings: Settings, machine: Machine) -> Plan:
@@ -62,8 +63,6 @@ def _plan(settings: Settings, machine: Machine) -> Plan:
 
 def _fingerprint(machine: Machine) -> str:
     """Identity of machine and software, without the name in reports: what a resumed run must share with its first part."""
-    from dataclasses import asdict  # noqa: PLC0415
-
     from harness.model import BENCHMARK_VERSION, stable_id  # noqa: PLC0415
 
     return stable_id("machine", {**asdict(machine), "slug": "", "benchmark": BENCHMARK_VERSION})
@@ -93,14 +92,20 @@ def _manifest(settings: Settings, machine: Machine, plan: Plan) -> Manifest:
     )
 
 
+ASIDE = {"resume", "results_dir", "verbosity", "data.dir", "budget"}
+"""Keys that change nothing of what is measured, so that they may be given anew when a run is resumed."""
+
+
 def _resume(settings: Settings, machine: Machine) -> int:
     """Go on with a bundle. Refused where machine, software, claims or plan are not those of its first part."""
-    from dataclasses import replace  # noqa: PLC0415
-
     from harness.config import claims_hash  # noqa: PLC0415
-    from harness.measure.orphans import end_orphans  # noqa: PLC0415
     from harness.store import Bundle  # noqa: PLC0415
 
+    typed = [text for text in settings.overrides if text.lstrip("+").partition("=")[0] not in ASIDE]
+    if settings.plan_only:
+        raise ConfigError("plan=true: a run that is resumed has its plan already; leave one of plan= and resume= out")
+    if typed and settings.sweep is None:
+        raise ConfigError(f"{typed[0]}: a run is resumed with its own settings; give the whole command again, its +sweep= included, or resume= alone")
     bundle = Bundle.open(str(settings.resume), settings.results_dir)
     manifest = bundle.manifest
     if manifest.fingerprint != _fingerprint(machine):
@@ -109,23 +114,36 @@ def _resume(settings: Settings, machine: Machine) -> int:
         raise ConfigError(f"resume={settings.resume}: conf/claims/ has changed since this run began; start a new run")
     if settings.sweep is not None and _plan(settings, machine) != manifest.plan:
         raise ConfigError(f"resume={settings.resume}: was planned otherwise (sweep {manifest.plan.sweep}); give the same keys, or resume={settings.resume} alone")
+    return _carry_out(settings, machine, bundle, resumed=True)
+
+
+def _begin_part(bundle: Bundle) -> int:
+    """Note in the manifest that another part begins, end what the last one left running, and return the part's number."""
+    from harness.measure.orphans import end_orphans  # noqa: PLC0415
+
     end_orphans(bundle.live)
-    part = len(manifest.parts)
-    bundle.rewrite_manifest(replace(manifest, parts=(*manifest.parts, datetime.now(timezone.utc).isoformat(timespec="seconds"))))
-    return _carry_out(settings, machine, manifest.plan, bundle, part)
+    parts = bundle.manifest.parts
+    bundle.rewrite_manifest(replace(bundle.manifest, parts=(*parts, datetime.now(timezone.utc).isoformat(timespec="seconds"))))
+    return len(parts)
 
 
-def _carry_out(settings: Settings, machine: Machine, plan: Plan, bundle: Bundle, part: int) -> int:
+def _carry_out(settings: Settings, machine: Machine, bundle: Bundle, *, resumed: bool) -> int:
+    """Measure, judge and report a bundle's plan, one run at a time on a machine; return the exit code."""
     from harness.config.keys import ROOT  # noqa: PLC0415
     from harness.measure.lock import machine_lock  # noqa: PLC0415
     from harness.progress import Display  # noqa: PLC0415
     from harness.report import render  # noqa: PLC0415
-    from harness.run import Local, carry_out, conclude, exit_code, stop_on_signals  # noqa: PLC0415
+    from harness.run import Local, carry_out, conclude, exit_code, failed_contrasts, stop_on_signals  # noqa: PLC0415
+    from harness.store import Bundle  # noqa: PLC0415
 
+    plan = bundle.manifest.plan
     local = Local(settings.factors, {"data_dir": str(settings.data_dir)}, (ROOT,))
     with Display(settings.verbosity) as display, stop_on_signals() as stop:
         display.plan(plan, bundle.path.name, machine.slug)
         with machine_lock(bundle.path.name, tell=display.note, stop=stop):
+            if resumed:  # read anew: another resume of the same run may have been waited for
+                bundle = Bundle.open(bundle.path, settings.results_dir)
+            part = _begin_part(bundle) if resumed else 0
             ended = carry_out(plan, bundle, local, display, stop, budget_s=settings.budget_s, part=part)
         bundle.clean_logs()
         verdicts = conclude(plan, bundle)
@@ -133,6 +151,8 @@ def _carry_out(settings: Settings, machine: Machine, plan: Plan, bundle: Bundle,
         for name, data in render(bundle.manifest, records, verdicts, bundle.notes).items():
             bundle.write_bytes(name, data)
         display.verdicts(verdicts, ended.reason, bundle.path)
+        for name, outcome in failed_contrasts(plan, records).items():
+            display.note(f"failed: {name}: {outcome.reason.text if outcome.reason else outcome.state.value}")
     return exit_code(plan, records, verdicts, ended)
 
 

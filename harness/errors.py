@@ -5,6 +5,9 @@ Every command ends a `HarnessError` with that one line on stderr and its `exit_c
 
 from __future__ import annotations
 
+CONTROL_FAILED = 3
+"""Exit code after a failed control: what a broken instrument measured is not to be used."""
+
 
 class HarnessError(Exception):
     """Something the person at the keyboard can act on. `exit_code` is what the command ends with."""

@@ -53,7 +53,7 @@ class State(str, Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A state with its reason; `phase` names where a time-out or a failure struck (spawn, import, build, trace, first, warmup, blocks, once, end)."""
+    """A state with its reason; `phase` names where a time-out or a failure struck (spawn, import, build, trace, first, warmup, facts, blocks, once, end)."""
 
     state: State
     reason: Reason | None = None
@@ -70,26 +70,6 @@ class Better(str, Enum):
     HIGHER = "higher"
     LOWER = "lower"
     NEITHER = "neither"
-
-
-class Kind(str, Enum):
-    RATE = "rate"
-    DURATION = "duration"
-    BYTES = "bytes"
-    SHARE = "share"
-    COUNT = "count"
-    FLAG = "flag"
-    DISTANCE = "distance"
-
-
-@dataclass(frozen=True)
-class Measure:
-    """What a number is: its name, unit, which way is better, and its kind (how it is formatted and summed)."""
-
-    name: str
-    unit: str
-    better: Better
-    kind: Kind
 
 
 # ---------------------------------------------------------------- cells and processes
@@ -157,7 +137,7 @@ class Deadlines:
     build_s: float = 300.0
     trace_s: float = 300.0
     first_s: float = 600.0  # tracing by the first call, compilation, autotuning
-    warmup_s: float = 120.0  # one warm-up step; slower than this is a bound on speed, not a rate
+    warmup_s: float = 60.0  # one warm-up step; slower than this is a bound on speed, not a rate
     block_s: float = 120.0
     once_s: float = 900.0
     end_s: float = 20.0
@@ -261,8 +241,8 @@ class Term:
 
 @dataclass(frozen=True)
 class Estimand:
-    """A sum of terms plus an offset, on one scale. A ratio is +1 and -1 on the log scale; an efficiency adds an offset of -log N; an
-    interaction is +1 -1 -1 +1. Terms of several contrasts are paired by round index, which is valid because rounds are independent."""
+    """What is estimated: the weighted terms added up on one scale, plus the offset. Two terms with weights 1 and -1 make a ratio, four an interaction.
+    Terms of several contrasts are paired by round index, which is valid because rounds are independent."""
 
     scale: Scale
     terms: tuple[Term, ...]
@@ -283,7 +263,7 @@ class Case:
 
     `null` is "no effect" (1 for a ratio, 0 for a difference, None where there is none); `margin` and `rounding` belong to the claim and are
     fixed before the run. `killed_counts_as`: the value that an out-of-memory kill of the treatment stands for, None where it is a failure.
-    `proof` names the treatment's proof contrast: without a passed one the case gets no verdict.
+    `proofs` are ids of the proofs that the arms compute the same: unless all of them passed, the case gets no verdict.
     """
 
     id: str
@@ -678,6 +658,6 @@ class Manifest:
     fingerprint: str
     machine: Machine
     plan: Plan
-    provenance: dict[str, Scalar]  # git commit, dirty, command line
+    provenance: dict[str, Scalar]  # commit, changed (does the tree differ from it), command
     dropped_env: tuple[str, ...] = ()  # names only
     parts: tuple[str, ...] = ()  # started_at of each part

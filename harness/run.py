@@ -14,13 +14,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Protocol
 
+from harness.errors import CONTROL_FAILED
 from harness.judge import judge, running_estimate, settled
+from harness.measure.blocks import quad_rules
 from harness.measure.machine import free_memory_bytes
 from harness.measure.session import Place, Progress, run_round
 from harness.model import Estimate, Outcome, Plan, Reason, Round, RoundRecord, Scalar, State, Verdicts
 from harness.plan.cells import localise
 from harness.plan.specs import Factor
-from harness.plan.study import Ledger, Situation, next_of_all, remaining_s
+from harness.plan.study import MOST_LOST, Ledger, Situation, next_of_all, remaining_s
 from harness.store import Bundle
 
 REPORT_RESERVE_S = 20.0
@@ -64,7 +66,7 @@ def stop_on_signals() -> Iterator[Stop]:
 
 
 @dataclass(frozen=True)
-class Settled:
+class Ended:
     """How a run ended: why nothing more was measured, and why each contrast was closed."""
 
     reason: Reason
@@ -90,7 +92,7 @@ def carry_out(
     budget_s: float | None = None,
     part: int = 0,
     clock: Callable[[], float] = time.monotonic,
-) -> Settled:
+) -> Ended:
     """Measure until the plan is done, the budget is used up or a stop is asked for. Each round is in the bundle before the next begins.
 
     Returns why it ended. Raises nothing for a worker's failure; an error of the bundle's disk is raised.
@@ -99,21 +101,29 @@ def carry_out(
     records: list[RoundRecord] = list(bundle.records())
     ledger = Ledger(records)
     closed: dict[str, Reason] = {}
+    rules = quad_rules(plan.thresholds)
+
+    def spent() -> bool:
+        return budget_s is not None and clock() - started > budget_s - REPORT_RESERVE_S
+
     place = Place(bundle.logs, bundle.proofs, bundle.live, local.import_roots)
     while not stop():
         left = None if budget_s is None else budget_s - (clock() - started) - REPORT_RESERVE_S
-        situation = Situation(free_memory_bytes(), left, part)
+        situation = Situation(free_memory_bytes(), left, part, plan.thresholds.get("lost_share", MOST_LOST))
         answer = next_of_all(plan, ledger, lambda name: settled(plan, name, records), situation, closed)
         if not isinstance(answer, Round):
-            return Settled(answer.reason, closed)
+            return Ended(answer.reason, closed)
         open_s = remaining_s(plan, ledger, closed)
         watcher.round(answer, len(records), open_s if left is None else min(left, open_s))
-        record = run_round(localise(answer, plan.cells, local.factors, local.settings), place, tell=watcher.tell, stop=stop, part=part)
+        here = localise(answer, plan.cells, local.factors, local.settings)
+        record = run_round(here, place, tell=watcher.tell, stop=lambda: stop() or spent(), part=part, thresholds=rules)
         bundle.append(record)
         records.append(record)
         ledger.add(record)
         _show_estimate(plan, answer, records, watcher)
-    return Settled(Reason("interrupted", "stopped by request; what had finished is kept"), closed)
+        if spent() and not stop():
+            return Ended(Reason("budget", "the budget is used up"), closed)
+    return Ended(Reason("interrupted", "stopped by request; what had finished is kept"), closed)
 
 
 def _show_estimate(plan: Plan, round_: Round, records: Sequence[RoundRecord], watcher: Watcher) -> None:
@@ -129,25 +139,27 @@ def conclude(plan: Plan, bundle: Bundle) -> Verdicts:
     return verdicts
 
 
-def exit_code(plan: Plan, records: Sequence[RoundRecord], verdicts: Verdicts, ended: Settled) -> int:
+def exit_code(plan: Plan, records: Sequence[RoundRecord], verdicts: Verdicts, ended: Ended) -> int:
     """Return 130 after an interruption, 3 after a failed control, 2 where trials failed, else 0.
 
-    A round that was lost but whose repeat completed is no failure: nothing is missing. Time-outs are results (bounds), not failures.
+    A round that was lost but made good is no failure: nothing is missing. Time-outs are results (bounds), not failures.
     """
     if ended.reason.code == "interrupted":
         return 130
     if any(control.word == "failed" for control in verdicts.controls):
-        return 3
+        return CONTROL_FAILED
     return 2 if failed_contrasts(plan, records) else 0
 
 
 def failed_contrasts(plan: Plan, records: Sequence[RoundRecord]) -> dict[str, Outcome]:
-    """Return the contrasts with a lost round that no later attempt made good, with that round's outcome."""
-    best: dict[tuple[str, int], Outcome] = {}
-    for record in records:
-        key = (record.contrast, record.index)
-        known = best.get(key)
-        if known is None or known.state is not State.COMPLETED:
-            best[key] = record.outcome
-    names = {contrast.id for contrast in plan.contrasts}
-    return {name: outcome for (name, _), outcome in best.items() if name in names and outcome.state in {State.FAILED, State.INVALID}}
+    """Return the contrasts that lack results because rounds were lost, with the outcome of the last of those.
+
+    A contrast that came to its first look lacks nothing, however many attempts that took.
+    """
+    ledger = Ledger(records)
+    missing: dict[str, Outcome] = {}
+    for contrast in plan.contrasts:
+        lost = [r.outcome for r in ledger.of(contrast.id) if r.outcome.state in {State.FAILED, State.INVALID}]
+        if lost and ledger.completed[contrast.id] < contrast.looks[0]:
+            missing[contrast.id] = lost[-1]
+    return missing

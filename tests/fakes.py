@@ -57,6 +57,15 @@ class Wrong(Sleeper):
         return arrays
 
 
+class Exploding(Sleeper):
+    """Its loss stops being a number in the arm that runs eagerly."""
+
+    def health(self) -> dict[str, Any]:
+        if self.settings["execution"] == "eager":
+            return {"loss": float("nan"), "finite": False, "first_non_finite_step": 3}
+        return super().health()
+
+
 def build(**settings: Any) -> Workload:
     return Sleeper(settings)
 
@@ -67,3 +76,7 @@ def build_failing(**settings: Any) -> Workload:
 
 def build_wrong(**settings: Any) -> Workload:
     return Wrong(settings)
+
+
+def build_exploding(**settings: Any) -> Workload:
+    return Exploding(settings)

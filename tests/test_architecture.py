@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 LEAVES = {"model", "errors"}
 ROOMS = {"plan", "judge", "report", "store", "measure"}
-JOINERS = {"config", "run", "progress"}
+JOINERS = {"config", "run", "progress", "command", "console"}
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "torch", "jax", "onnxruntime", "openvino", "tensorrt"}
 OLDEST_PYTHON = (3, 8)
 """The oldest interpreter that a level may name; the worker, the runtimes and the contract run on it."""

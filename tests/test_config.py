@@ -69,6 +69,36 @@ def test_a_gpu_that_is_demanded_and_not_there_is_refused_with_the_reason() -> No
         choose_device(read_settings(["+sweep=smoke", "devices.kind=gpu"]), make_machine())
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("sweep.looks=[]", "sweep.looks=[]: must be numbers of rounds that rise from at least 1"),
+        ("sweep.looks=[0,3]", "sweep.looks=[0, 3]: must be numbers of rounds that rise"),
+        ("sweep.looks=[5,3]", "sweep.looks=[5, 3]: must be numbers of rounds that rise"),
+        ("sweep.control_rounds=0", "sweep.control_rounds=0: must be at least 1 (rounds of the controls)"),
+        ("sweep.quads=0", "sweep.quads=0: must be at least 1 (quads that count, warm-up aside)"),
+        ("sweep.quads=-1", "sweep.quads=-1: must be at least 1 (quads that count, warm-up aside)"),
+        ("+sweep.block_s=0", "sweep.block_s=0.0: must be above 0 (seconds of a timed block)"),
+        ("+sweep.block_s=-1", "sweep.block_s=-1.0: must be above 0 (seconds of a timed block)"),
+        ("sweep.sizes=huge", "sweep.sizes=huge: must be article or scaled"),
+        ("sweep.alpha=5", "alpha=5.0: must lie between 0 and 0.5"),
+    ],
+)
+def test_a_sweep_that_would_measure_nothing_is_refused_with_the_number(override: str, said: str) -> None:
+    with pytest.raises(ConfigError, match="^" + re.escape(said)):
+        read_settings(["+sweep=smoke", override])
+
+
+def test_a_launcher_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"launcher.kind=slurm: rounds can only be run on this machine so far"):
+        read_settings(["+sweep=smoke", "launcher.kind=slurm"])
+
+
+def test_gpus_that_are_asked_for_by_number_and_not_there_are_refused_with_both_numbers() -> None:
+    with pytest.raises(ConfigError, match=r"devices.count=2: asked for 2 GPUs, found 0 \(no driver\)"):
+        choose_device(read_settings(["+sweep=smoke", "devices.count=2"]), make_machine())
+
+
 def test_more_gpus_than_there_are_is_refused_with_both_numbers() -> None:
     settings = read_settings(["+sweep=smoke", "devices.count=2"])
     with pytest.raises(ConfigError, match="devices.count=2: asked for 2 GPUs, found 1"):
@@ -105,6 +135,18 @@ def test_the_plan_records_every_threshold_and_one_that_was_overridden() -> None:
     settings = read_settings(["+sweep=quick", "+thresholds.control_band=0.1"])
     found = to_plan(settings, make_bench(settings, make_machine())).thresholds
     assert (0.1, 0.01) == (found["control_band"], found["floor_cpu"])
+
+
+@pytest.mark.parametrize("override", ["+thresholds.control_band=5", "+thresholds.floor_cpu=-1", "+thresholds.control_alpha=0.5"])
+def test_a_threshold_that_makes_no_sense_is_refused(override: str) -> None:
+    with pytest.raises(ConfigError, match="must be at least 0"):
+        read_settings(["+sweep=quick", override])
+
+
+def test_a_switch_chosen_by_hand_makes_a_judged_case_a_reading() -> None:
+    settings = read_settings(["+sweep=training", "switch.batch_norm=fused", "only=[graph-speedup.article]"])
+    (case,) = next(claim for claim in to_plan(settings, make_bench(settings, make_machine())).claims).cases
+    assert ("reading", "switches chosen by hand: batch_norm fused") == (case.role.value, case.why_reading)
 
 
 def test_an_unknown_threshold_is_refused() -> None:

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from harness.console import print_plan, print_verdicts
 from harness.measure.session import Progress
 from harness.model import Reason, Round
 from harness.plan.outlook import Row
-from harness.progress import Display, print_plan, print_verdicts
+from harness.progress import Display
 from tests.report.builders import make_estimate, make_full
 
 

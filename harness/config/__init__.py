@@ -5,6 +5,7 @@ Every refusal names the override as it was typed, and happens before anything is
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -14,6 +15,7 @@ from typing import Any
 from harness.config.keys import CONF, ROOT, compose_keys
 from harness.errors import ConfigError
 from harness.judge.thresholds import Thresholds
+from harness.measure.blocks import QuadRules
 from harness.model import Machine, Plan, Scalar, stable_id
 from harness.plan.build import Request, make_plan
 from harness.plan.cells import Bench, contradiction, level, unmet
@@ -55,6 +57,11 @@ def read_factors() -> dict[str, Factor]:
     for name, factor in factors.items():
         if factor.default not in factor.levels:
             raise ConfigError(f"conf/factors.yaml: the default {factor.default!r} of factor {name} is none of its levels ({', '.join(factor.levels)})")
+        for level_name, chosen in factor.levels.items():
+            for other, banned in chosen.excludes.items():
+                unknown = [word for word in banned if other not in factors or word not in factors[other].levels]
+                if unknown:
+                    raise ConfigError(f"conf/factors.yaml: {name}={level_name} excludes {other}={unknown[0]}, which is no level")
     return factors
 
 
@@ -81,6 +88,8 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     factors = read_factors()
     keys = compose_keys(list(arguments), factors)
     sweep = convert(keys["sweep"], SweepSpec, f"conf/sweep/{keys['sweep'].get('name', '?')}.yaml") if keys["sweep"] else None
+    if keys["launcher"]["kind"] != "local":
+        raise ConfigError(f"launcher.kind={keys['launcher']['kind']}: rounds can only be run on this machine so far; use launcher=local")
     workload_keys = {name: value for name, value in keys["workload"].items() if name not in SIZE_KEYS}
     workload = convert(workload_keys, WorkloadSpec, f"workload={keys['workload']['name']}")
     if not workload.target:
@@ -92,7 +101,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     switch = {name: value for name, value in keys["switch"].items() if value is not None}
     return Settings(
         overrides=tuple(arguments),
-        sweep=sweep,
+        sweep=_checked_sweep(sweep) if sweep else None,
         workload=workload,
         workloads={**read_workloads(), workload.name: workload},
         factors=factors,
@@ -114,11 +123,30 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     )
 
 
+def _checked_sweep(sweep: SweepSpec) -> SweepSpec:
+    """Refuse numbers with which a sweep would measure nothing, or count warm-up as result."""
+    looks = list(sweep.looks)
+    if not looks or looks[0] < 1 or looks != sorted(set(looks)):
+        raise ConfigError(f"sweep.looks={looks}: must be numbers of rounds that rise from at least 1, as in [3,5,8,12]")
+    least = {"control_rounds": sweep.control_rounds, "quads": sweep.quads, "block_s": sweep.block_s}
+    for name, value in least.items():
+        if value is not None and not (value > 0 if name == "block_s" else value >= 1):
+            meaning = "seconds of a timed block" if name == "block_s" else "rounds of the controls" if name == "control_rounds" else "quads that count, warm-up aside"
+            raise ConfigError(f"sweep.{name}={value}: must be {'above 0' if name == 'block_s' else 'at least 1'} ({meaning})")
+    if sweep.sizes not in {"article", "scaled"}:
+        raise ConfigError(f"sweep.sizes={sweep.sizes}: must be article or scaled")
+    _checked_alpha(sweep.alpha)
+    return sweep
+
+
 def _checked_thresholds(given: dict[str, float]) -> dict[str, float]:
-    known = [item.name for item in fields(Thresholds)]
-    for name in given:
+    known = [item.name for kind in (Thresholds, QuadRules) for item in fields(kind)]
+    for name, value in given.items():
         if name not in known:
             raise ConfigError(f"thresholds.{name}: there is no such threshold; known: {', '.join(known)}")
+        most = 0.5 if name == "control_alpha" else 1.0 if name in {"control_band", "control_failed", "lost_share", "pooled_share"} else math.inf
+        if not 0 <= value < most:
+            raise ConfigError(f"thresholds.{name}={value}: must be at least 0{'' if most == math.inf else f' and below {most:g}'}")
     return given
 
 
@@ -153,6 +181,9 @@ def choose_device(settings: Settings, machine: Machine) -> str:
     device = "gpu" if settings.device == "gpu" or (settings.device == "auto" and found) else "cpu"
     if settings.device_count is not None and device == "gpu" and settings.device_count > found:
         raise ConfigError(f"devices.count={settings.device_count}: asked for {settings.device_count} GPUs, found {found}")
+    if settings.device_count is not None and device == "cpu" and settings.device_count > 1:
+        why = "devices.kind=cpu measures without them" if found else f"found 0 ({machine.gpu_reason or 'no reason given'})"
+        raise ConfigError(f"devices.count={settings.device_count}: asked for {settings.device_count} GPUs, {why}")
     if settings.device_count is not None and settings.device_count < 1:
         raise ConfigError(f"devices.count={settings.device_count}: must be at least 1; use devices.kind=cpu to measure without a GPU")
     return device
@@ -184,7 +215,7 @@ def to_plan(settings: Settings, bench: Bench) -> Plan:
     if settings.sweep is None:
         raise ConfigError("no sweep was named; add +sweep=quick, or run python -m harness alone to see them")
     plan = make_plan(settings.claims, settings.sweep, bench, settings.rungs.get(bench.device, []), settings.request)
-    return replace(plan, thresholds={**asdict(Thresholds()), **settings.thresholds})
+    return replace(plan, thresholds={**asdict(Thresholds()), **asdict(QuadRules()), **settings.thresholds})
 
 
 def claims_hash(settings: Settings) -> str:

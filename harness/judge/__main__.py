@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from harness.errors import ConfigError, HarnessError
+from harness.command import parse_run
+from harness.command import run as run_command
+from harness.errors import CONTROL_FAILED, ConfigError
 from harness.judge import judge
 from harness.model import Plan, Verdicts, Word
 
@@ -16,16 +17,14 @@ if TYPE_CHECKING:
 
 USAGE = "usage: python -m harness.judge RUN [alpha=0.05] [results_dir=results]"
 
-CONTROL_FAILED = 3
-"""Exit code after a failed control: what a broken instrument measured is not to be used."""
-
 
 def main(arguments: Sequence[str]) -> int:
     """Judge the run that the command line names and print a summary. Returns 0, or 3 if a control failed; raises HarnessError."""
     if not arguments or set(arguments) & {"-h", "--help"}:
         print(USAGE)  # noqa: T201 - the answer of the command
         return 0
-    run, alpha, results_dir = _read(arguments)
+    run, results_dir, given = parse_run(arguments, ("alpha",))
+    alpha = _alpha(given["alpha"]) if "alpha" in given else None
     from harness.store import Bundle  # noqa: PLC0415 - only this command knows the store
 
     bundle = Bundle.open(run, results_dir)
@@ -39,33 +38,13 @@ def _at(plan: Plan, alpha: float | None) -> Plan:
     return plan if alpha is None else replace(plan, alpha=alpha)
 
 
-def _read(arguments: Sequence[str]) -> tuple[str, float | None, Path]:
-    """Return (run, alpha or None, results folder); raises ConfigError for anything else on the command line."""
-    runs = [word for word in arguments if "=" not in word or Path(word).exists()]
-    if len(runs) != 1:
-        raise ConfigError(f"one run is judged at a time, got {len(runs)} ({', '.join(runs) or 'none'}); {USAGE}")
-    alpha: float | None = None
-    results_dir = Path("results")
-    for word in arguments:
-        if word in runs:
-            continue
-        key, _, value = word.partition("=")
-        if key == "alpha":
-            alpha = _alpha(value)
-        elif key == "results_dir" and value:
-            results_dir = Path(value)
-        else:
-            raise ConfigError(f"{word!r} is not understood; the keys are alpha and results_dir: {USAGE}")
-    return runs[0], alpha, results_dir
-
-
 def _alpha(text: str) -> float:
     try:
         alpha = float(text)
     except ValueError:
         alpha = 0.0
-    if not 0 < alpha <= 0.5:
-        raise ConfigError(f"alpha={text} is no chance of being wrong; give a number above 0 and at most 0.5, such as alpha=0.05")
+    if not 0 < alpha < 0.5:
+        raise ConfigError(f"alpha={text} is no chance of being wrong; give a number between 0 and 0.5, such as alpha=0.05")
     return alpha
 
 
@@ -81,8 +60,4 @@ def summary(verdicts: Verdicts) -> list[str]:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except HarnessError as error:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - one sentence for the person at the keyboard
-        sys.exit(error.exit_code)
+    sys.exit(run_command(main))

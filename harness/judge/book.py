@@ -47,9 +47,13 @@ class Book:
     # ------------------------------------------------------------ rounds
 
     def records(self, contrast: str) -> list[RoundRecord]:
-        """Return the records of the contrast's last arrangement, in order: what was measured otherwise before is another quantity."""
+        """Return the records of the contrast's last arrangement, in order: what was measured otherwise before is another quantity.
+
+        A round that was interrupted measured nothing, so it does not make its arrangement the last one.
+        """
         mine = self._by_contrast.get(contrast, [])
-        return [record for record in mine if record.arrangement is mine[-1].arrangement] if mine else []
+        told = [record for record in mine if record.outcome.state is not State.INTERRUPTED] or mine
+        return [record for record in mine if record.arrangement is told[-1].arrangement] if mine else []
 
     def completed(self, contrast: str) -> list[RoundRecord]:
         if contrast not in self._completed:
@@ -129,11 +133,13 @@ class Book:
         return self.device(estimand), self._arrangement(estimand), estimand.scale, frozenset({"timed"}) if alike else measures
 
     def _arrangement(self, estimand: Estimand) -> str:
-        name = estimand.terms[0].contrast if estimand.terms else ""
-        records = self._by_contrast.get(name, [])
+        return self._arrangement_of(estimand.terms[0].contrast) if estimand.terms else ""
+
+    def _arrangement_of(self, contrast: str) -> str:
+        records = self.records(contrast)
         if records:
             return records[-1].arrangement.value
-        return self.contrasts[name].arrangement.value if name in self.contrasts else ""
+        return self.contrasts[contrast].arrangement.value if contrast in self.contrasts else ""
 
     @cached_property
     def _estimands(self) -> dict[PoolKey, list[Estimand]]:
@@ -151,7 +157,9 @@ class Book:
         """On the log scale the floor holds for one ratio, so a ratio of ratios has it twice. On the linear scale it is a share of the largest timed
         term; what was counted or weighed has none.
         """
-        floor = max(self.thresholds.floor(self.device(estimand)), self.bias_shown(self.device(estimand), self._arrangement(estimand)))
+        device = self.device(estimand)
+        arrangements = {self._arrangement_of(name) for name in contrasts_of(estimand)}
+        floor = max(self.thresholds.floor(device), *(self.bias_shown(device, arrangement) for arrangement in arrangements), 0.0)
         if estimand.scale is Scale.LOG:
             return floor * max(1.0, sum(abs(term.weight) for term in estimand.terms) / 2)
         timed = [term for term in estimand.terms if is_timed(term.measure)]

@@ -48,8 +48,15 @@ def _hopeless(book: Book, contrast: str) -> bool:
 
 def _case_settled(book: Book, case: Case, alpha: float) -> bool:
     values, _ = book.effects(case.estimand)
+    if not values and any(_hopeless(book, name) for name in contrasts_of(case.estimand)):
+        return True
     if case.estimand.scale is Scale.EXACT:
         return len(values) >= EXACT_ROUNDS
+    return _looked_settled(book, case, alpha, values)
+
+
+def _looked_settled(book: Book, case: Case, alpha: float, values: list[float]) -> bool:
+    """Whether the looks taken so far leave nothing to be gained."""
     if not any(LEAST_ROUNDS <= look <= len(values) for look in book.looks(case.estimand)):
         return False
     found = find(book, case, alpha, running=True)

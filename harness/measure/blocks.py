@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from harness.measure.load import Load, Used, used
@@ -23,7 +23,7 @@ Tell = Callable[[str, str | None, str, dict[str, Scalar]], None]
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class QuadRules:
     """What counts as disturbed, warm and slow. Loads in cores: 0.05 is five per cent of one core."""
 
     foreign_cores: float = 0.05
@@ -32,6 +32,15 @@ class Thresholds:
     late_warmups: int = 3  # soft cap on quads dropped as late warm-up
     slow_step_s: float = 5.0  # a step longer than this: one step a block
     absence_quads: int = 2
+
+
+def quad_rules(overrides: Mapping[str, float]) -> QuadRules:
+    """Return the defaults with `overrides` laid over them. Names that mean nothing here belong to other rooms and are left alone."""
+    given: dict[str, Any] = {item.name: overrides[item.name] for item in fields(QuadRules) if item.name in overrides}
+    for count in ("late_warmups", "absence_quads"):
+        if count in given:
+            given[count] = int(given[count])
+    return replace(QuadRules(), **given)
 
 
 @dataclass
@@ -68,7 +77,7 @@ class Turns:
     crews: Sequence[Crew]
     letters: Mapping[str, str]
     block_s: float
-    thresholds: Thresholds
+    thresholds: QuadRules
     read: LoadReader
     tell: Tell
     log: Log
@@ -176,7 +185,7 @@ class Turns:
             self.log.flag("idle_partner", text, idle_partner_cores=cores, threshold=self.thresholds.idle_partner_cores)
 
 
-def steps_for(step_s: float | None, block_s: float, thresholds: Thresholds) -> int:
+def steps_for(step_s: float | None, block_s: float, thresholds: QuadRules) -> int:
     """Return how many steps of `step_s` seconds make a block of about `block_s`; at least one, and one where a step is slow."""
     if not step_s or step_s > thresholds.slow_step_s:
         return 1

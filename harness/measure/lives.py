@@ -109,13 +109,13 @@ def warm(stage: Stage, crew: Crew, block_s: float, tell: Tell) -> None:
 
 def check_facts(stage: Stage, crew: Crew) -> None:
     """Record what was really used; raises TrialEnded (invalid) where the workload says that it is not what was asked."""
-    told = stage.ask([crew], "facts", "facts", "warmup", lambda t: t.deadlines.end_s)[crew.trial.id]
+    told = stage.ask([crew], "facts", "facts", "facts", lambda t: t.deadlines.end_s)[crew.trial.id]
     crew.used.update({name: scalar(value) for name, value in {**told["runtime"], **told["workload"]}.items()})
     for name, value in told["workload"].items():
         if name in crew.asked and crew.asked[name] != scalar(value):
             asked, used = crew.asked[name], scalar(value)
             numbers: dict[str, Scalar] = {"key": name, "asked": asked, "used": used}
-            raise crew.fail("asked_differs", f"asked for {name}={asked} but {name}={used} was used", numbers, phase="warmup", state=State.INVALID)
+            raise crew.fail("asked_differs", f"asked for {name}={asked} but {name}={used} was used", numbers, phase="facts", state=State.INVALID)
 
 
 def call_once(stage: Stage, crew: Crew, proof_path: Path, log: Log, tell: Tell) -> None:
@@ -156,7 +156,7 @@ def finish(stage: Stage, crews: Sequence[Crew], log: Log, clock: Callable[[], fl
 def _check_health(crew: Crew, health: dict[str, Any]) -> None:
     if health["finite"] is not False:
         return
-    step = health["told"].get("step")
+    step = health["told"].get("first_non_finite_step")
     where = f" at step {step}" if step is not None else ""
     numbers = {name: scalar(value) for name, value in health["told"].items()}
     raise crew.fail("non_finite_loss", f"non-finite loss{where}", numbers, phase="end", state=State.INVALID)

@@ -39,21 +39,35 @@ def machine_lock(
     Raises MeasureError if the lock cannot be made, Interrupted if `stop` turns true while waiting.
     """
     where = path or default_path()
-    try:
-        fd = os.open(where, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        text = f"The machine lock {where.name} cannot be opened in the temporary folder: {error.strerror}; set TMPDIR to a writable one."
-        raise MeasureError(text) from error
+    fd, writable = _open(where)
     try:
         _wait(fd, tell, stop, poll_s)
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps({"pid": os.getpid(), "purpose": purpose}).encode(), 0)
+        if writable:
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, json.dumps({"pid": os.getpid(), "purpose": purpose}).encode(), 0)
         try:
             yield
         finally:
-            os.ftruncate(fd, 0)
+            if writable:
+                os.ftruncate(fd, 0)
     finally:
         os.close(fd)
+
+
+def _open(where: Path) -> tuple[int, bool]:
+    """Return the lock's descriptor and whether the holder's name can be written into it. Another user's file can be locked by reading it alone."""
+    try:
+        fd = os.open(where, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except PermissionError:
+        with contextlib.suppress(OSError):
+            return os.open(where, os.O_RDONLY | os.O_CLOEXEC), False
+        raise MeasureError(f"The machine lock {where.name} in the temporary folder cannot be opened: let its owner remove it, or make it readable.") from None
+    except OSError as error:
+        text = f"The machine lock {where.name} cannot be opened in the temporary folder: {error.strerror}; set TMPDIR to a writable one."
+        raise MeasureError(text) from error
+    with contextlib.suppress(PermissionError):
+        os.fchmod(fd, 0o666)  # whatever the umask is: the next user must be able to take it
+    return fd, True
 
 
 def _wait(fd: int, tell: Callable[[str], None], stop: Callable[[], bool], poll_s: float) -> None:

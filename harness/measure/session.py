@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from harness.errors import MeasureError
-from harness.measure.blocks import LoadReader, Log, Thresholds, Turns
+from harness.measure.blocks import LoadReader, Log, QuadRules, Turns
 from harness.measure.crew import Crew, Stage, Stopped, TrialEnded, file_stem, without_places
 from harness.measure.lives import call_once, finish, start, warm
 from harness.measure.load import read_load
@@ -29,7 +29,7 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 GOES_ON_WITHOUT = ("warmup", "blocks")
 """A trial that is too slow in these phases bounds a ratio only if its partner's rate is known, so the partner goes on alone."""
 
-THRESHOLDS = Thresholds()
+QUAD_RULES = QuadRules()
 STOPPED = Outcome(State.INTERRUPTED, Reason("stopped", "stopped by request"))
 
 
@@ -64,7 +64,7 @@ def run_round(
     tell: Callable[[Progress], None],
     stop: Callable[[], bool],
     part: int = 0,
-    thresholds: Thresholds = THRESHOLDS,
+    thresholds: QuadRules = QUAD_RULES,
     read: LoadReader = read_load,
     transport: str = "pipe",
 ) -> RoundRecord:
@@ -120,7 +120,7 @@ class _Session:
     place: Place
     stage: Stage
     tell: Callable[[str, str | None, str, dict[str, Scalar]], None]
-    thresholds: Thresholds
+    thresholds: QuadRules
     read: LoadReader
     log: Log = field(default_factory=Log)
     order: str = ""

@@ -196,8 +196,8 @@ class Worker:
             "seconds": timed["seconds"],
             "steps": int(tally.steps),
             "work": float(tally.work),
-            "unit": tally.unit,
-            "events": [list(event) for event in tally.events],
+            "unit": str(tally.unit),
+            "events": [[str(name), value, str(unit)] for name, value, unit in tally.events],
             "ghost": int(extra.steps) if extra is not None else 0,
             "traces_before": before,
             "traces_after": self._traces(),
@@ -216,7 +216,7 @@ class Worker:
 
     def facts(self, ask: Dict[str, Any]) -> Dict[str, Any]:
         """Say what is really in use, by the runtime and by the workload."""
-        return {"type": "facts", "runtime": self.runtime.facts(), "workload": getattr(self.workload, "facts", dict)()}
+        return {"type": "facts", "runtime": self.runtime.facts(), "workload": dict(getattr(self.workload, "facts", dict)())}
 
     def health(self, ask: Dict[str, Any]) -> Dict[str, Any]:
         """The loss and whether it is finite; `finite` is told here because JSON cannot carry what is not."""

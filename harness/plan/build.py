@@ -13,34 +13,27 @@ import msgspec
 
 from harness.errors import ConfigError
 from harness.model import (
-    Arrangement,
     Case,
-    Cell,
     Claim,
-    Contrast,
-    Control,
-    ControlKind,
-    Driver,
     Ladder,
     Plan,
-    Proof,
     Purpose,
     Reason,
     Role,
     Scalar,
 )
-from harness.plan.cells import Bench, make_cell, make_trial, unmet
-from harness.plan.estimands import PlannedCase, expected_round_s, plan_case, slope_points, timing
+from harness.plan.cells import Bench, unmet
+from harness.plan.controls import plan_controls
+from harness.plan.draft import Draft
+from harness.plan.estimands import PlannedCase, plan_case, slope_points
 from harness.plan.ladder import ladder_total, rung_cases
+from harness.plan.proofs import proofs_of
 from harness.plan.scope import missing, on_exact_hardware
 from harness.plan.specs import CaseSpec, ClaimSpec, Rung, SweepSpec
 
 STANDARD_WORKLOAD = "resnet50"
 """Cases that name this workload follow the `workload=` of the command line; others keep the net that they are about."""
 
-PROOF_LOOKS = (1,)
-PERTURBATION = 1e-7
-"""Relative change of the weights whose effect on two steps, times ten, is the tolerance for "computes the same"."""
 
 
 @dataclass(frozen=True)
@@ -54,42 +47,19 @@ class Request:
     sizes: dict[str, Scalar] = field(default_factory=dict)
 
 
-@dataclass
-class _Draft:
-    """The plan while it grows. Contrasts are kept by what they measure, so that equal ones are measured once."""
-
-    cells: dict[str, Cell] = field(default_factory=dict)
-    contrasts: dict[str, Contrast] = field(default_factory=dict)
-    by_content: dict[str, str] = field(default_factory=dict)
-    proofs: dict[str, Proof] = field(default_factory=dict)
-
-    def add(self, contrast: Contrast, cells: tuple[Cell, ...]) -> str:
-        """Take a contrast in and return the id under which it is measured."""
-        content = (sorted(t.id for t in contrast.trials), contrast.arrangement.value, [t.driver.value + t.call for t in contrast.trials], contrast.purpose.value)
-        key = repr(content)
-        self.cells |= {cell.id: cell for cell in cells}
-        if key in self.by_content:
-            known = self.contrasts[self.by_content[key]]
-            self.contrasts[known.id] = replace(known, looks=max(known.looks, contrast.looks, key=lambda looks: looks[-1]))
-            return known.id
-        self.by_content[key] = contrast.id
-        self.contrasts[contrast.id] = contrast
-        return contrast.id
-
-
 def make_plan(claims: list[ClaimSpec], sweep: SweepSpec, bench: Bench, rungs: list[Rung], request: Request) -> Plan:
     """Return the plan of a sweep on a machine. Every claim is in it, those that cannot be judged with their reason.
 
     Raises ConfigError for an `only=` that names no claim, or for a claim whose text cannot be planned.
     """
     _refuse_unknown(request.only, claims)
-    draft = _Draft()
+    draft = Draft()
     planned = tuple(_plan_claim(spec, sweep, bench, rungs, request, draft) for spec in claims if _selected(spec, sweep, request))
     ladders = _ladders(planned)
     ranks = _priorities(planned)
     claim_contrasts = tuple(replace(c, priority=ranks[c.id]) for c in draft.contrasts.values() if c.purpose is Purpose.CLAIM)
     proof_contrasts = tuple(c for c in draft.contrasts.values() if c.purpose is Purpose.PROOF)
-    controls, control_contrasts, control_cells = _controls(claim_contrasts, sweep, bench)
+    controls, control_contrasts, control_cells = plan_controls(claim_contrasts, sweep, bench)
     return Plan(
         sweep=sweep.name,
         alpha=sweep.alpha if request.alpha is None else request.alpha,
@@ -143,7 +113,7 @@ def _chosen_cases(spec: ClaimSpec, sweep: SweepSpec, request: Request) -> list[C
     return [case for case in spec.cases if everything or sweep.tag in case.sweeps]
 
 
-def _plan_claim(spec: ClaimSpec, sweep: SweepSpec, bench: Bench, rungs: list[Rung], request: Request, draft: _Draft) -> Claim:
+def _plan_claim(spec: ClaimSpec, sweep: SweepSpec, bench: Bench, rungs: list[Rung], request: Request, draft: Draft) -> Claim:
     claim = Claim(
         id=spec.id,
         group=spec.group,
@@ -220,6 +190,9 @@ def _plan_case(claim: str, spec: CaseSpec, sweep: SweepSpec, bench: Bench, reque
         if request.sizes:
             sizes |= request.sizes
             reading = "sizes chosen by hand: " + ", ".join(f"{name} {value}" for name, value in request.sizes.items())
+    thrown = _switches_by_hand(spec, bench)
+    if thrown:
+        reading = f"switches chosen by hand: {', '.join(thrown)}"
     planned = plan_case(claim, spec, bench, sweep, sizes, reading)
     for cell in planned.cells:
         lacking = unmet(bench, cell.levels)
@@ -228,80 +201,18 @@ def _plan_case(claim: str, spec: CaseSpec, sweep: SweepSpec, bench: Bench, reque
     return planned
 
 
-def _adopt(planned: PlannedCase, bench: Bench, draft: _Draft) -> Case:
+def _switches_by_hand(spec: CaseSpec, bench: Bench) -> list[str]:
+    """Return the levels that the person changed and that some arm of the case takes because it names none of its own."""
+    changed = {name: value for name, value in bench.baseline.items() if value != bench.factors[name].default}
+    return [f"{name} {value}" for name, value in changed.items() if any(name not in {**spec.levels, **arm} for arm in spec.arms.values())]
+
+
+def _adopt(planned: PlannedCase, bench: Bench, draft: Draft) -> Case:
     """Take a case's contrasts and proofs into the draft and return the case as it reads the contrasts that are really measured."""
     renamed = {contrast.id: draft.add(contrast, planned.cells) for contrast in planned.contrasts}
     terms = tuple(replace(term, contrast=renamed[term.contrast]) for term in planned.case.estimand.terms)
-    proofs = tuple(dict.fromkeys(p for cell in planned.throughput_arms for p in _proofs_of(cell, bench, draft)))
+    proofs = tuple(dict.fromkeys(p for cell in planned.throughput_arms for p in proofs_of(cell, bench, draft)))
     return replace(planned.case, estimand=replace(planned.case.estimand, terms=terms), proofs=proofs)
-
-
-# ---------------------------------------------------------------- proofs
-
-
-def _proof_cell(cell: Cell, bench: Bench, levels: dict[str, str], extra: dict[str, Scalar]) -> Cell:
-    spec = bench.workloads[cell.workload]
-    model_sizes = {**spec.sizes.get(bench.device, {}), **spec.proof, **extra}
-    aside = {name: factor.default for name, factor in bench.factors.items() if not factor.arithmetic}
-    return make_cell(bench, cell.workload, {**levels, **aside}, model_sizes, f"proof of {cell.workload}")
-
-
-def _proofs_of(cell: Cell, bench: Bench, draft: _Draft) -> list[str]:
-    """Return the ids of the proofs that `cell` computes what its workload's reference computes; the reference itself needs none."""
-    defaults = {name: factor.default for name, factor in bench.factors.items()}
-    reference = _proof_cell(cell, bench, defaults, {})
-    mine = _proof_cell(cell, bench, cell.levels, {})
-    if mine.id == reference.id:
-        return []
-    base = _proof_contrast(reference, bench, draft)
-    perturbed = _proof_contrast(_proof_cell(cell, bench, defaults, {"perturb": PERTURBATION}), bench, draft)
-    precision = cell.levels["precision"]
-    ids = []
-    if precision not in {"fp32", "tf32"}:
-        # The same code with its policy at float32 must do the same arithmetic; rounding is what remains to differ.
-        as_fp32 = _proof_cell(cell, bench, cell.levels, {"policy_float32": True})
-        ids.append(_proof(as_fp32, f"{_name(mine, bench)}, policy float32", base, perturbed, "fp32", bench, draft))
-    ids.append(_proof(mine, _name(mine, bench), base, perturbed, precision, bench, draft))
-    return ids
-
-
-def _name(cell: Cell, bench: Bench) -> str:
-    return " ".join([cell.workload, *(f"{name}={value}" for name, value in cell.levels.items() if value != bench.factors[name].default)])
-
-
-def _proof_contrast(cell: Cell, bench: Bench, draft: _Draft) -> str:
-    trial = make_trial(bench, cell, Driver.ONCE, call="proof")
-    contrast = Contrast(f"proof-{cell.id}", f"proof of {_name(cell, bench)}", Purpose.PROOF, (trial,), Arrangement.SOLO, PROOF_LOOKS)
-    return draft.add(replace(contrast, expected_round_s=expected_round_s(contrast, bench, {cell.id: cell})), (cell,))
-
-
-def _proof(cell: Cell, title: str, base: str, perturbed: str, precision: str, bench: Bench, draft: _Draft) -> str:
-    treatment = _proof_contrast(cell, bench, draft)
-    name = f"same-{treatment.removeprefix('proof-')}"
-    draft.proofs.setdefault(name, Proof(name, title, base, perturbed, treatment, precision))
-    return name
-
-
-# ---------------------------------------------------------------- controls and ladders
-
-
-def _controls(contrasts: tuple[Contrast, ...], sweep: SweepSpec, bench: Bench) -> tuple[tuple[Control, ...], tuple[Contrast, ...], dict[str, Cell]]:
-    """Return controls for each arrangement in which arms are compared, their contrasts and cells."""
-    used = [a for a in (Arrangement.TURNS_OF_BLOCKS, Arrangement.TURNS_OF_TRIALS) if any(c.arrangement is a for c in contrasts)]
-    cell = make_cell(bench, sweep.control.workload, {}, sweep.control.sizes, f"sweep {sweep.name}, control")
-    controls: list[Control] = []
-    duets: list[Contrast] = []
-    for arrangement in used:
-        blocks = arrangement is Arrangement.TURNS_OF_BLOCKS
-        name = f"control-{bench.device}-{arrangement.value.replace('_', '-')}"
-        trials = (make_trial(bench, cell, Driver.BLOCKS, name="a"), make_trial(bench, cell, Driver.BLOCKS, name="b", ghost_every=10))
-        title = f"two workers of the same cell, {arrangement.value.replace('_', ' ')}"
-        block_s, quads = timing(bench, sweep, arrangement, [cell, cell])
-        duet = Contrast(name, title, Purpose.CONTROL, trials, arrangement, (sweep.control_rounds,), quads, block_s, absence=blocks)
-        duets.append(replace(duet, expected_round_s=expected_round_s(duet, bench, {cell.id: cell})))
-        kinds = (ControlKind.NEGATIVE, ControlKind.POSITIVE, *((ControlKind.ABSENCE,) if blocks else ()))
-        controls += [Control(f"{name}-{kind.value}", kind, name, bench.device, arrangement) for kind in kinds]
-    return tuple(controls), tuple(duets), {cell.id: cell} if used else {}
 
 
 def _ladders(claims: tuple[Claim, ...]) -> tuple[Ladder, ...]:
@@ -314,8 +225,3 @@ def _ladders(claims: tuple[Claim, ...]) -> tuple[Ladder, ...]:
             if added:
                 ladders.append(Ladder(f"{total.id}.ladder", total.title, added, left_out, total.id))
     return tuple(ladders)
-
-
-def judged_cases(plan: Plan) -> list[Case]:
-    """Return the cases that decide a claim."""
-    return [case for claim in plan.claims for case in claim.cases if case.role is Role.JUDGED]

@@ -90,12 +90,13 @@ def plan_case(claim: str, spec: CaseSpec, bench: Bench, sweep: SweepSpec, sizes:
 def slope_points(spec: CaseSpec) -> list[CaseSpec]:
     """Return the readings beside a slope: the ratio at each of its sizes."""
     name, values = next(iter(spec.over.items()), ("", []))
-    return [
-        msgspec.structs.replace(
-            spec, id=f"{spec.id}-{name}{value}", title=f"{spec.title}: at {name} {value}", form="ratio", role=Role.READING, band=None, over={}, sizes={**spec.sizes, name: value}
-        )
-        for value in values
-    ]
+    points = []
+    for value in values:
+        # The size stands in the arms, as the slope lays it over them: a size asked for on the command line must not make the points alike.
+        arms = {arm: {**own, "sizes": {**own.get("sizes", {}), name: value}} for arm, own in spec.arms.items()}
+        title = f"{spec.title}: at {name} {value}"
+        points.append(msgspec.structs.replace(spec, id=f"{spec.id}-{name}{value}", title=title, form="ratio", role=Role.READING, band=None, over={}, arms=arms))
+    return points
 
 
 def _needed(spec: CaseSpec) -> str:

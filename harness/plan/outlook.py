@@ -10,16 +10,12 @@ from harness.model import Case, Claim, Contrast, Plan, Purpose, Scale
 ASSUMED_SPREAD = 0.02
 """Spread of the rounds' log effects until this machine has shown its own; seen on a quiet two-core machine."""
 
-FLOOR = {"cpu": 0.01, "gpu": 0.005}
-"""The instrument's systematic floor on the log scale."""
-
 
 @dataclass(frozen=True)
 class Row:
     """One claim of the plan, for people. `smallest_effect` is a share (0.05: five per cent), None where nothing is compared."""
 
     claim: str
-    statement: str
     what: str
     rounds: str
     seconds: float | None
@@ -37,7 +33,7 @@ def outlook(plan: Plan) -> tuple[Row, ...]:
 
 def _row(plan: Plan, claim: Claim, contrasts: dict[str, Contrast], counted: set[str]) -> Row:
     if claim.not_testable:
-        return Row(claim.id, claim.statement, "", "", None, None, claim.not_testable.text, claim.makes_testable)
+        return Row(claim.id, "", "", None, None, claim.not_testable.text, claim.makes_testable)
     names = dict.fromkeys(term.contrast for case in claim.cases for term in case.estimand.terms)
     fresh = [contrasts[name] for name in names if name not in counted]
     counted |= set(names)
@@ -48,7 +44,7 @@ def _row(plan: Plan, claim: Claim, contrasts: dict[str, Contrast], counted: set[
     first, last = (sum(c.looks[i] for c in shown) for i in (0, -1))
     effects = [effect for case in claim.cases if (effect := smallest_effect(plan, case, contrasts)) is not None]
     seconds = sum(c.looks[0] * c.expected_round_s for c in fresh)
-    return Row(claim.id, claim.statement, what, f"{first}" if first == last else f"{first}-{last}", seconds, min(effects, default=None), None, None)
+    return Row(claim.id, what, f"{first}" if first == last else f"{first}-{last}", seconds, min(effects, default=None), None, None)
 
 
 def smallest_effect(plan: Plan, case: Case, contrasts: dict[str, Contrast]) -> float | None:
@@ -64,7 +60,7 @@ def smallest_effect(plan: Plan, case: Case, contrasts: dict[str, Contrast]) -> f
         return None
     from scipy.special import stdtrit  # noqa: PLC0415 - slow to import, and only plans need it
 
-    half = float(stdtrit(n - 1, 1 - plan.alpha / len(looks) / 2)) * ASSUMED_SPREAD / math.sqrt(n) + FLOOR.get(_device(plan), FLOOR["cpu"])
+    half = float(stdtrit(n - 1, 1 - plan.alpha / len(looks) / 2)) * ASSUMED_SPREAD / math.sqrt(n) + plan.thresholds.get(f"floor_{_device(plan)}", 0.0)
     return math.expm1(math.log1p(case.margin) + 2 * half)
 
 

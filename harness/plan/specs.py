@@ -191,7 +191,7 @@ def convert(data: object, kind: type[SpecT], where: str) -> SpecT:
 
 
 def load_claims(folder: Path) -> list[ClaimSpec]:
-    """Return every claim of a folder in the order of reports. Raises ConfigError for a damaged file, a name that differs from its id, a form or arm unknown."""
+    """Return every claim of a folder in the order of reports. Raises ConfigError for a damaged file or a name that differs from its id."""
     claims = []
     for path in sorted(folder.glob("*.yaml")):
         claim = convert(read_yaml(path), ClaimSpec, f"conf/claims/{path.name}")

@@ -26,16 +26,18 @@ MEMORY_SHARE = 0.8
 BOUND_ROUNDS = 2
 """Independent time-outs that make a bound."""
 
-Settled = Callable[[str], bool]
+IsSettled = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
 class Situation:
-    """What a study may know of the world: the free memory in bytes (None: unknown), seconds left (None: no limit), the part of the run (resumes)."""
+    """What a study may know of the world: the free memory in bytes (None: unknown), seconds left (None: no limit), the part of the run (resumes),
+    and the share of lost rounds above which a contrast is unstable."""
 
     free_bytes: int | None = None
     time_left_s: float | None = None
     part: int = 0
+    lost_share: float = MOST_LOST
 
 
 class Ledger:
@@ -59,17 +61,17 @@ class Ledger:
         return self.by_contrast.get(contrast, [])
 
 
-def next_round(contrast: Contrast, ledger: Ledger, settled: Settled, situation: Situation, seed: int) -> Round | Done:
+def next_round(contrast: Contrast, ledger: Ledger, settled: IsSettled, situation: Situation, seed: int) -> Round | Done:
     """Return the next round of one contrast, or Done with the reason. Pure: the same records give the same answer."""
     records = ledger.of(contrast.id)
     if contrast.purpose is Purpose.CONTROL:
         # Each resumed part tests the instrument anew.
         records = [record for record in records if record.part == situation.part]
-    ended = _ended(contrast, records)
-    if ended:
-        return Done(ended)
     arrangement = _arrangement(contrast, records, ledger, situation)
     mine = [record for record in records if record.arrangement is arrangement]
+    ended = _ended(contrast, mine, situation.lost_share)
+    if ended:
+        return Done(ended)
     completed = [record for record in mine if record.outcome.state is State.COMPLETED]
     if len(completed) >= contrast.looks[-1]:
         return Done(Reason("looks_spent", f"all {contrast.looks[-1]} rounds are done", {"rounds": len(completed)}))
@@ -92,17 +94,18 @@ def _position(everything: list[RoundRecord], mine: list[RoundRecord]) -> tuple[i
     return max((r.index for r in everything), default=-1) + 1, 0
 
 
-def _ended(contrast: Contrast, records: list[RoundRecord]) -> Reason | None:
-    """Why a contrast cannot go on: bounded by time-outs, refused every time, or unstable."""
+def _ended(contrast: Contrast, records: list[RoundRecord], lost_share: float) -> Reason | None:
+    """Why a contrast cannot go on: bounded by time-outs, refused every time, or unstable. A round that a later attempt completed is not lost."""
+    good = {r.index for r in records if r.outcome.state is State.COMPLETED}
     timed_out = [r for r in records if r.outcome.state is State.TIMED_OUT]
-    lost = [r for r in records if r.outcome.state in {State.FAILED, State.INVALID}]
-    good = [r for r in records if r.outcome.state is State.COMPLETED]
-    if len(timed_out) >= BOUND_ROUNDS:
+    failed = [r for r in records if r.outcome.state in {State.FAILED, State.INVALID} and r.index not in good]
+    if len(timed_out) >= BOUND_ROUNDS and not good:
         return Reason("bound", "timed out twice: a bound, not a rate", {"rounds": len(timed_out)})
-    if len(lost) >= BOUND_ROUNDS and not good:
-        return lost[-1].outcome.reason or Reason("failed", "failed twice without one completed round")
-    if len(lost) >= ATTEMPTS and len(lost) > MOST_LOST * len(records):
-        return Reason("unstable", f"{len(lost)} of {len(records)} rounds were lost: {contrast.title}", {"lost": len(lost), "rounds": len(records)})
+    if len(failed) >= BOUND_ROUNDS and not good:
+        return failed[-1].outcome.reason or Reason("failed", "failed twice without one completed round")
+    lost = {r.index for r in [*failed, *timed_out] if r.index not in good}
+    if len(lost) >= ATTEMPTS and len(lost) > lost_share * len(lost | good):
+        return Reason("unstable", f"{len(lost)} of {len(lost | good)} rounds were lost: {contrast.title}", {"lost": len(lost), "rounds": len(lost | good)})
     return None
 
 
@@ -114,10 +117,19 @@ def _arrangement(contrast: Contrast, records: list[RoundRecord], ledger: Ledger,
         return Arrangement.TURNS_OF_TRIALS
     if any(flag.code == "idle_partner" for record in records for flag in record.flags):
         return Arrangement.TURNS_OF_TRIALS
+    if any(_out_of_memory(record) for record in records):
+        return Arrangement.TURNS_OF_TRIALS
+    # Once a round has been completed side by side, the arms do fit: a passing dip of free memory must not throw finished rounds away.
+    fitted = any(record.outcome.state is State.COMPLETED for record in records)
     peaks = [ledger.peak_bytes.get(trial.cell, 0) for trial in contrast.trials]
-    if situation.free_bytes is not None and sum(peaks) > MEMORY_SHARE * situation.free_bytes:
+    if not fitted and situation.free_bytes is not None and sum(peaks) > MEMORY_SHARE * situation.free_bytes:
         return Arrangement.TURNS_OF_TRIALS
     return contrast.arrangement
+
+
+def _out_of_memory(record: RoundRecord) -> bool:
+    reasons = [trial.outcome.reason for trial in record.trials if trial.outcome.reason is not None]
+    return any(reason.code == "out_of_memory" or reason.numbers.get("possibly_out_of_memory") is True for reason in reasons)
 
 
 # ---------------------------------------------------------------- the schedule over all studies
@@ -142,25 +154,28 @@ def _stage(contrast: Contrast, ledger: Ledger) -> tuple[int, int, float]:
     return 2, looks, contrast.expected_round_s * contrast.looks[0] * (1 + contrast.priority)
 
 
-def next_of_all(plan: Plan, ledger: Ledger, settled: Settled, situation: Situation, closed: dict[str, Reason]) -> Round | Done:
+def next_of_all(plan: Plan, ledger: Ledger, settled: IsSettled, situation: Situation, closed: dict[str, Reason]) -> Round | Done:
     """Return the most informative round that still fits into the time left, or Done.
 
     `closed` holds the contrasts that are done, with their reasons; it is extended here, so that none is asked twice.
     """
     too_long: list[str] = []
     for contrast in sorted((c for c in plan.contrasts if c.id not in closed), key=lambda c: _stage(c, ledger)):
-        if situation.time_left_s is not None and round_cost_s(contrast, ledger) > situation.time_left_s:
-            too_long.append(contrast.id)
-            continue
         answer = next_round(contrast, ledger, settled, situation, plan.seed)
-        if isinstance(answer, Round):
+        if not isinstance(answer, Round):
+            closed[contrast.id] = answer.reason
+        elif situation.time_left_s is not None and round_cost_s(contrast, ledger) > situation.time_left_s:
+            too_long.append(contrast.id)
+        else:
             return answer
-        closed[contrast.id] = answer.reason
     if too_long:
-        for name in too_long:
-            closed[name] = Reason("budget", "the budget left no time for another round")
-        return Done(Reason("budget", f"the budget is used up; {len(too_long)} contrasts would have had more rounds", {"contrasts": len(too_long)}))
-    return Done(Reason("complete", "everything planned is done"))
+        closed |= {name: Reason("budget", "the budget left no time for another round") for name in too_long}
+        return Done(Reason("budget", f"the budget is used up; {len(too_long)} comparisons would have had more rounds", {"contrasts": len(too_long)}))
+    # Rounds of other contrasts may have shown that this machine spreads more than it seemed when a contrast was settled.
+    reopened = [name for name, reason in closed.items() if reason.code == "settled" and not settled(name)]
+    for name in reopened:
+        del closed[name]
+    return next_of_all(plan, ledger, settled, situation, closed) if reopened else Done(Reason("complete", "everything planned is done"))
 
 
 def remaining_s(plan: Plan, ledger: Ledger, closed: Mapping[str, Reason]) -> float:

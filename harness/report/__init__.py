@@ -47,10 +47,10 @@ def make_tables(index: Index) -> dict[str, Any]:
     """Return every frame of the report by name, from one pass over the records."""
     from harness.report import blocks, tables  # noqa: PLC0415 - as above
 
-    timed = blocks.blocks_frame(index.records)
+    timed = blocks.timed_blocks(index.records)
     # Proofs and lessons do something else than train for a while: their memory and start-up would only hide what the arms need.
     trained = [record for record in index.records if record.quads]
-    rounds = blocks.rounds_frame(timed)
+    rounds = blocks.round_rates(timed)
     cases = tables.cases_frame(index)
     ladders = tables.ladder_tables(index)
     return {

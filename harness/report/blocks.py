@@ -25,7 +25,7 @@ def _frame(rows: Sequence[tuple[object, ...]], columns: list[str]) -> pd.DataFra
     return frame
 
 
-def blocks_frame(records: Sequence[RoundRecord]) -> pd.DataFrame:
+def timed_blocks(records: Sequence[RoundRecord]) -> pd.DataFrame:
     """Return one row a timed block (work in `unit`, duration in seconds); blocks without a value or without time are left out."""
     rows = []
     for record in records:
@@ -42,7 +42,7 @@ def blocks_frame(records: Sequence[RoundRecord]) -> pd.DataFrame:
     return _frame(rows, BLOCK_COLUMNS)
 
 
-def rounds_frame(blocks: pd.DataFrame) -> pd.DataFrame:
+def round_rates(blocks: pd.DataFrame) -> pd.DataFrame:
     """Return one row a completed round and trial: all work of the accepted blocks over all their time (`rate`, units of work per second)."""
     kept = blocks[blocks["accepted"].astype(bool) & blocks["completed"].astype(bool)]
     if kept.empty:

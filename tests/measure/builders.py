@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.measure.blocks import Thresholds
+from harness.measure.blocks import QuadRules
 from harness.measure.load import Load, cpu_seconds
 from harness.measure.session import Place, Progress, run_round
 from harness.model import Arrangement, Deadlines, Driver, Process, Round, RoundRecord, Trial
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[2]
-DEAF = Thresholds(foreign_cores=1e9, idle_partner_cores=1e9, warmup_ratio=1e9)
+DEAF = QuadRules(foreign_cores=1e9, idle_partner_cores=1e9, warmup_ratio=1e9)
 """Rules under which a busy test machine changes nothing."""
 FAKES = "tests.measure.fake_workloads"
 
@@ -52,7 +52,7 @@ def run(
     *,
     tell: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
-    thresholds: Thresholds = DEAF,
+    thresholds: QuadRules = DEAF,
     **ports: Any,
 ) -> RoundRecord:
     return run_round(round_, make_place(folder), tell=tell, stop=stop, thresholds=thresholds, **{"read": quiet_machine(), **ports})

@@ -31,6 +31,7 @@ class Fake(Workload):
         self.traced = 1
         self.pending_s = 0.0
         self.first_span = (0.0, 0.0)
+        self.ballast = bytearray(int(settings.get("ballast_mib", 0)) << 20)
 
     def misbehave(self, phase: str) -> None:
         if phase != self.at:
@@ -84,7 +85,9 @@ class Fake(Workload):
 
     def health(self) -> Dict[str, Any]:
         self.misbehave("end")
-        return {"loss": float("nan") if self.fault == "nan" else 0.5, "finite": True}
+        if self.fault == "nan":
+            return {"loss": float("nan"), "finite": False, "first_non_finite_step": 2}
+        return {"loss": 0.5, "finite": True}
 
     def outcome(self) -> List[Value]:
         self.misbehave("once")

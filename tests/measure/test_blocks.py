@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from harness.measure.blocks import Block, Thresholds, log_ratios, steps_for
+from harness.measure.blocks import Block, QuadRules, log_ratios, steps_for
 from harness.measure.crew import Crew, file_stem, scalar, without_places
 from harness.measure.load import Used
 from harness.measure.process import exit_reason
@@ -19,11 +19,11 @@ def make_block(crew: Crew, work: float, seconds: float) -> Block:
 
 @pytest.mark.parametrize(("step_s", "steps"), [(0.01, 50), (0.3, 2), (0.9, 1), (5.1, 1), (70.0, 1), (None, 1), (0.0, 1)])
 def test_a_block_of_half_a_second_has_as_many_steps_as_fit(step_s: float | None, steps: int):
-    assert steps == steps_for(step_s, 0.5, Thresholds())
+    assert steps == steps_for(step_s, 0.5, QuadRules())
 
 
 def test_a_long_block_of_slow_steps_has_one_step_nevertheless():
-    assert 1 == steps_for(5.1, 60.0, Thresholds())
+    assert 1 == steps_for(5.1, 60.0, QuadRules())
 
 
 def test_a_ratio_is_all_work_by_all_time_and_no_mean_of_rates():

@@ -102,7 +102,7 @@ def test_fewer_steps_than_asked_make_a_trial_invalid_with_both_numbers(tmp_path:
 
 def test_a_loss_that_is_not_finite_makes_a_trial_invalid(tmp_path: Path):
     outcome = solo(tmp_path, fault="nan").outcome
-    assert (State.INVALID, "non-finite loss") == (outcome.state, outcome.reason.text)
+    assert (State.INVALID, "non-finite loss at step 2") == (outcome.state, outcome.reason.text)
 
 
 def test_tracing_during_timed_blocks_makes_a_trial_invalid(tmp_path: Path):

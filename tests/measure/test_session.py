@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from harness.errors import MeasureError
-from harness.measure.blocks import Thresholds
+from harness.measure.blocks import QuadRules
 from harness.measure.load import read_load
 from harness.model import Arrangement, Driver, Outcome, RoundRecord, State
 from tests.measure.builders import DEAF, make_place, make_process, make_round, make_trial, quiet_machine, run
@@ -179,6 +179,20 @@ def test_peak_memory_is_each_lead_s_own():
     assert all(trial.peak_rss_bytes > 1 << 20 for trial in record.trials)
 
 
+def test_a_small_trial_s_peak_is_the_same_whatever_ran_before_it(tmp_path: Path):
+    def heavy(name: str, mib: int):
+        return make_trial(name, ballast_mib=mib)
+
+    orders = [("big", "small"), ("small", "big"), ("small",)]
+    peaks = []
+    for at, names in enumerate(orders):
+        trials = [heavy(name, 200 if name == "big" else 0) for name in names]
+        (tmp_path / str(at)).mkdir()
+        record = run(make_round(*trials, arrangement=Arrangement.SOLO, quads=1), tmp_path / str(at))
+        peaks.append(record.trial("small").peak_rss_bytes)
+    assert max(peaks) - min(peaks) < 20 << 20  # far below the 200 MiB of the big one
+
+
 def test_a_socket_carries_a_round_as_well_as_pipes_do(tmp_path: Path):
     record = run(make_round(make_trial("a"), make_trial("b"), quads=1), tmp_path, transport="socket")
     assert State.COMPLETED == record.outcome.state
@@ -237,7 +251,7 @@ def test_an_idle_partner_that_is_busy_is_noticed(tmp_path: Path):
 def test_a_first_quad_unlike_the_later_ones_is_dropped_as_late_warm_up(tmp_path: Path):
     # A tolerance below zero makes any two quads differ, so the soft cap is reached on every machine.
     record = run(
-        make_round(make_trial("a"), make_trial("b")), tmp_path, thresholds=Thresholds(1e9, 1e9, warmup_ratio=-1.0, late_warmups=1)
+        make_round(make_trial("a"), make_trial("b")), tmp_path, thresholds=QuadRules(1e9, 1e9, warmup_ratio=-1.0, late_warmups=1)
     )
     assert [("warmup",), ("late_warmup",), (), ()] == [quad.flags for quad in record.quads]
     assert [False, False, True, True] == [quad.accepted for quad in record.quads]

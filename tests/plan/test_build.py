@@ -11,7 +11,7 @@ from harness.errors import ConfigError
 from harness.model import Arrangement, ControlKind, Plan, Purpose, Role
 from harness.plan.build import Request, make_plan
 from harness.plan.specs import Needs, Rung
-from tests.plan.builders import make_bench, make_case, make_claim, make_sweep
+from tests.plan.builders import make_bench, make_case, make_claim, make_gpu, make_machine, make_sweep
 
 
 def plan_of(*claims: Any, sweep: Any = None, bench: Any = None, rungs: Any = (), request: Any = None) -> Plan:
@@ -131,6 +131,19 @@ def test_a_slope_shows_the_ratio_at_each_of_its_sizes() -> None:
     plan = plan_of(make_claim(cases=[make_case(form="slope", over={"batch": [1, 2]})]))
     assert ["faster.main", "faster.main-batch1", "faster.main-batch2"] == [case.id for case in plan.claims[0].cases]
     assert plan.claims[0].cases[1].estimand.terms[0].contrast == plan.claims[0].cases[0].estimand.terms[0].contrast
+
+
+def test_a_size_asked_for_by_hand_leaves_a_slope_its_points() -> None:
+    plan = plan_of(make_claim(cases=[make_case(form="slope", over={"batch": [1, 2]})]), request=Request(sizes={"batch": 32}))
+    measured = {trial.id for contrast in claim_contrasts(plan) for trial in contrast.trials}
+    assert {1, 2} == {plan.cells[cell].sizes["batch"] for cell in measured}
+    assert measured == {term.trial for case in plan.claims[0].cases for term in case.estimand.terms}
+
+
+def test_tf32_is_proven_in_fp32_as_well() -> None:
+    case = make_case(arms={"baseline": {"execution": "eager"}, "treatment": {"execution": "eager", "precision": "tf32"}})
+    bench = make_bench(machine=make_machine(gpus=(make_gpu(),)), device="gpu")
+    assert ["fp32", "tf32"] == sorted(proof.precision for proof in plan_of(make_claim(cases=[case]), bench=bench).proofs)
 
 
 def test_a_total_takes_the_levels_that_it_names_beside_the_ladder() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.model import Arrangement, Done, Plan, Purpose, Round, State
+from harness.model import Arrangement, Done, Outcome, Plan, Purpose, Reason, Round, State, TrialRecord
 from harness.plan.study import Ledger, Situation, next_of_all, next_round, round_cost_s
 from tests.plan.builders import idle_partner, make_contrast, make_record, make_trial_record
 
@@ -63,6 +63,43 @@ def test_two_time_outs_are_a_bound() -> None:
     answer = ask(make_record(State.TIMED_OUT), make_record(State.TIMED_OUT, index=1))
     assert isinstance(answer, Done)
     assert "bound" == answer.reason.code
+
+
+def test_time_outs_beside_completed_rounds_are_no_bound() -> None:
+    late = [make_record(State.TIMED_OUT, index=3), make_record(State.TIMED_OUT, index=4)]
+    assert isinstance(ask(*completed(3), *late), Round)
+
+
+def test_rounds_that_a_later_attempt_completed_are_not_lost() -> None:
+    repaired = [record for i in range(3) for record in (make_record(State.FAILED, index=i), make_record(index=i, attempt=1))]
+    assert isinstance(ask(*repaired), Round)
+
+
+def test_a_time_out_side_by_side_does_not_count_for_turns_of_trials() -> None:
+    beside = make_record(State.TIMED_OUT, flags=(idle_partner(),))
+    alone = make_record(State.TIMED_OUT, index=1, arrangement=Arrangement.TURNS_OF_TRIALS)
+    assert isinstance(ask(beside, alone), Round)
+
+
+def test_arms_that_ran_out_of_memory_side_by_side_take_turns_as_trials() -> None:
+    trial = TrialRecord("a", "cell-a", Outcome(State.FAILED, Reason("killed", "killed", {"possibly_out_of_memory": True})))
+    answer = ask(make_record(State.FAILED, trials=(trial,)))
+    assert isinstance(answer, Round)
+    assert Arrangement.TURNS_OF_TRIALS is answer.arrangement
+
+
+def test_a_passing_dip_of_memory_throws_no_finished_round_away() -> None:
+    peaks = make_record(contrast="other", trials=(make_trial_record("cell-a", 500), make_trial_record("cell-b", 500)))
+    answer = ask(peaks, *completed(1), situation=Situation(free_bytes=1000))
+    assert isinstance(answer, Round)
+    assert Arrangement.TURNS_OF_BLOCKS is answer.arrangement
+
+
+def test_a_contrast_that_later_noise_unsettles_is_opened_again() -> None:
+    ledger, closed = Ledger(completed(3)), {"duet": Reason("settled", "settled after 3 rounds")}
+    answer = next_of_all(make_plan(make_contrast()), ledger, lambda _: False, Situation(), closed)
+    assert isinstance(answer, Round)
+    assert 3 == answer.index
 
 
 def test_one_time_out_asks_for_an_independent_second_one() -> None:

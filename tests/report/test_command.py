@@ -2,27 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
-from harness.errors import ConfigError
-from harness.report.__main__ import RESULTS, main, parse
-
-
-def test_a_run_is_looked_for_under_results_by_default():
-    assert ("some-run", RESULTS) == parse(["some-run"])
-
-
-def test_another_results_folder_can_be_named():
-    assert ("some-run", Path("elsewhere")) == parse(["results_dir=elsewhere", "some-run"])
-
-
-@pytest.mark.parametrize(("said", "arguments"), [("unknown key 'alpha'", ["run", "alpha=0.05"]), ("got 2", ["a", "b"]), ("got 0", ["results_dir=x"])])
-def test_arguments_that_mean_nothing_are_refused_in_one_line(said, arguments):
-    with pytest.raises(ConfigError, match=said) as caught:
-        parse(arguments)
-    assert "\n" not in str(caught.value)
+from harness.report.__main__ import main
 
 
 def test_help_explains_the_command(capsys):

@@ -28,13 +28,13 @@ def test_a_round_s_rate_is_all_work_over_all_time_of_accepted_blocks():
     contrast = make_contrast("a", cell, make_cell(execution="eager"))
     record = make_round(contrast, {t.id: 6.0 for t in contrast.trials}, quads=1)
     late = Reading(cell.id, "work", 3.0, "samples", t0_ns=0, t1_ns=2 * 10**9, n=1, quad=1, turn=4)
-    rounds = blocks.rounds_frame(blocks.blocks_frame([replace(record, readings=(*record.readings, late))]))
+    rounds = blocks.round_rates(blocks.timed_blocks([replace(record, readings=(*record.readings, late))]))
     assert (6.0 + 6.0 + 3.0) / 4.0 == rounds.set_index("trial")["rate"][cell.id]
 
 
 def test_the_warm_up_quad_does_not_count():
     contrast = make_contrast("a", make_cell(), make_cell(execution="eager"))
-    frame = blocks.blocks_frame([make_round(contrast, {t.id: 6.0 for t in contrast.trials}, quads=2)])
+    frame = blocks.timed_blocks([make_round(contrast, {t.id: 6.0 for t in contrast.trials}, quads=2)])
     assert {1, 2} == set(frame[frame["accepted"]]["quad"])
 
 
@@ -106,5 +106,5 @@ def test_input_wait_is_the_share_of_accepted_time():
     cell = make_cell().id
     record = make_round(contrast, {t.id: 6.0 for t in contrast.trials}, quads=1)
     waits = tuple(Reading(cell, "input_wait_s", 0.5, "s", quad=quad, turn=0) for quad in (0, 1))
-    frame = blocks.waits_frame([replace(record, readings=(*record.readings, *waits))], blocks.blocks_frame([record]))
+    frame = blocks.waits_frame([replace(record, readings=(*record.readings, *waits))], blocks.timed_blocks([record]))
     assert [(cell, 0.25, 2)] == list(frame.itertuples(index=False, name=None))

@@ -27,7 +27,7 @@ def memory() -> Dict[str, Tuple[Optional[int], str, Optional[str]]]:
 
 def facts() -> Dict[str, Any]:
     """What this process runs on, by names that no workload setting uses."""
-    return {"runtime": "host", "python": platform.python_version(), "visible_cpus": len(os.sched_getaffinity(0))}
+    return {"runtime": "host", "sync": "the workload's own, if it has one", "python": platform.python_version(), "visible_cpus": len(os.sched_getaffinity(0))}
 
 
 def write_proof(path: str, arrays: Dict[str, Any]) -> None:

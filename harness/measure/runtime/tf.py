@@ -87,6 +87,7 @@ def facts() -> Dict[str, Any]:
     gpus = tf.config.get_visible_devices("GPU")
     return {
         "framework": "tensorflow",
+        "sync": "tf.test.experimental.sync_devices",
         "tensorflow": tf.__version__,
         "keras": keras.__version__,
         "cuda_build": bool(build.get("is_cuda_build", False)),
