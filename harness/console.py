@@ -32,6 +32,7 @@ def clean(text: str) -> str:
 
 
 def console(stream: TextIO) -> Console:
+    """Return rich's console on a stream; without a terminal it is wide and has no colours."""
     from rich.console import Console  # noqa: PLC0415
 
     return Console(file=stream, highlight=False, width=None if stream.isatty() else 160, no_color=not stream.isatty())

@@ -84,8 +84,8 @@ def test_the_plan_lists_what_runs_and_what_cannot():
     manifest = make_full().run()[0]
     out = io.StringIO()
     rows = [
-        Row("graph-speedup", "said", "1 judged", "3-12", 240.0, 0.083, None, None),
-        Row("scaling-8gpu", "said", "", "", None, None, "needs 8 GPUs", "a machine with 8 GPUs"),
+        Row("graph-speedup", "1 judged", "3-12", 240.0, 0.083, None, None),
+        Row("scaling-8gpu", "", "", None, None, "needs 8 GPUs", "a machine with 8 GPUs"),
     ]
     print_plan(manifest.plan, rows, [("controls", 5, 60.0)], (300.0, 900.0), 120.0, stream=out)
     text = " ".join(out.getvalue().split())

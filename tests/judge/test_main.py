@@ -73,7 +73,7 @@ def test_an_error_is_one_line(tmp_path):
     command = [sys.executable, "-m", "harness.judge", "nowhere", f"results_dir={tmp_path}"]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
-    assert (1, 1, True) == (ended.returncode, ended.stderr.count("\n"), ended.stderr.startswith("error: "))
+    assert (1, 1, True) == (ended.returncode, ended.stderr.count("\n"), ended.stderr.startswith("speedproof: "))
 
 
 def test_judging_needs_no_framework_and_no_hydra():
