@@ -111,7 +111,7 @@ def test_an_arm_that_fails_ends_with_code_2_and_takes_nothing_else_with_it(tmp_p
     result = case(bundles(tmp_path)[0], "graph-speedup.article")
     assert result["estimate"] is None
     assert "Traceback" not in done.stderr
-    assert "failed: graph-speedup.article: RuntimeError: this arm cannot run" in done.stderr
+    assert "failed: graph-speedup.article: the worker: RuntimeError: this arm cannot run" in done.stderr
 
 
 def test_a_loss_that_is_no_number_is_no_result_and_no_word_of_any_file(tmp_path: Path) -> None:
