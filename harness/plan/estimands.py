@@ -31,7 +31,7 @@ FORMS = {
 RATE_MEASURES = {"throughput": Statistic.TOTAL_RATE, "step_time": Statistic.TOTAL_RATE}
 ROUND_S = 30.0  # accepted blocks of a round, in all its arms
 LEAST_QUADS, MOST_QUADS = 2, 10
-SLOW_STEP_S = 0.2  # above this a block lasts a whole second, so that it holds several steps
+SLOW_STEP_S = 0.05  # above this (expected) a block lasts a whole second, so that it holds several steps
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ def why_missing(case: Case, result: CaseResult | None) -> str:
     """Return why a case shows no number, the baseline's fault first: `baseline failed: out of memory`."""
     if result is None:
         return "not judged yet"
+    if result.verdict.reason.code == "no_rounds" and not any(arm.rounds for arm in result.arms):
+        return result.verdict.reason.text  # nobody is at fault: it was not measured, or not a single round came to an end
     arms = {arm.trial: arm for arm in result.arms}
     terms = case.estimand.terms
     for term in sorted(terms, key=lambda t: t.weight):
