@@ -47,11 +47,13 @@ class Ledger:
         self.by_contrast: dict[str, list[RoundRecord]] = {}
         self.completed: Counter[str] = Counter()
         self.peak_bytes: dict[str, int] = {}
+        self.stages: dict[str, tuple[int, int, float]] = {}  # of contrasts that were asked after, until their next record
         for record in records:
             self.add(record)
 
     def add(self, record: RoundRecord) -> None:
         self.by_contrast.setdefault(record.contrast, []).append(record)
+        self.stages.pop(record.contrast, None)
         self.completed[record.contrast] += record.outcome.state is State.COMPLETED
         for trial in record.trials:
             if trial.peak_rss_bytes:
@@ -142,6 +144,13 @@ def round_cost_s(contrast: Contrast, ledger: Ledger) -> float:
 
 
 def _stage(contrast: Contrast, ledger: Ledger) -> tuple[int, int, float]:
+    """The place of a contrast in the order, kept in the ledger until it changes: with many contrasts everyone is asked after every round."""
+    if contrast.id not in ledger.stages:
+        ledger.stages[contrast.id] = _stage_now(contrast, ledger)
+    return ledger.stages[contrast.id]
+
+
+def _stage_now(contrast: Contrast, ledger: Ledger) -> tuple[int, int, float]:
     """Controls, proofs, first looks, then the looks after; at each look what decides most for its time goes first.
 
     The time is the planned one, so that the order does not jump about while a contrast is being measured.
@@ -160,7 +169,10 @@ def next_of_all(plan: Plan, ledger: Ledger, settled: IsSettled, situation: Situa
     `closed` holds the contrasts that are done, with their reasons; it is extended here, so that none is asked twice.
     """
     too_long: list[str] = []
-    for contrast in sorted((c for c in plan.contrasts if c.id not in closed), key=lambda c: _stage(c, ledger)):
+    waiting = [contrast for contrast in plan.contrasts if contrast.id not in closed]
+    while waiting:
+        contrast = min(waiting, key=lambda c: _stage(c, ledger))
+        waiting.remove(contrast)
         answer = next_round(contrast, ledger, settled, situation, plan.seed)
         if not isinstance(answer, Round):
             closed[contrast.id] = answer.reason
