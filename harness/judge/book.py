@@ -16,6 +16,9 @@ from harness.model import Contrast, Control, ControlKind, Estimand, Plan, Reason
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+RATES = frozenset({"throughput", "step_time"})
+"""Measures of timed blocks, whose spreads are alike whatever is compared."""
+
 TIMED = frozenset({"throughput", "step_time", "first_call", "input_wait"})
 
 LOST = frozenset({State.FAILED, State.INVALID, State.TIMED_OUT})
@@ -125,12 +128,12 @@ class Book:
         return Floors(self.thresholds.pooled_share * self._pooled(self.pool_key(estimand)), self._systematic(estimand))
 
     def pool_key(self, estimand: Estimand) -> PoolKey:
-        """Return what spreads are pooled by: device, arrangement, scale. Timings on the log scale go together; bytes, shares and counts vary each
-        in its own way, and on the linear scale in its own unit, so they are pooled by measure.
+        """Return what spreads are pooled by: device, arrangement, scale. Ratios of rates go together; first calls, phases, bytes, shares and what a
+        lesson reads vary each in its own way, and on the linear scale in its own unit, so they are pooled by measure.
         """
         measures = frozenset(term.measure for term in estimand.terms)
-        alike = estimand.scale is Scale.LOG and all(is_timed(name) for name in measures)
-        return self.device(estimand), self._arrangement(estimand), estimand.scale, frozenset({"timed"}) if alike else measures
+        alike = estimand.scale is Scale.LOG and measures <= RATES
+        return self.device(estimand), self._arrangement(estimand), estimand.scale, RATES if alike else measures
 
     def _arrangement(self, estimand: Estimand) -> str:
         return self._arrangement_of(estimand.terms[0].contrast) if estimand.terms else ""
