@@ -6,11 +6,11 @@ It asks crews on a stage and reads the machine's load around each block; it star
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from harness.measure.load import Load, Used, used
+from harness.measure.load import Load, Used, sum_or_none, used
 from harness.model import Flag, Quad, Reading, Scalar, State
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Turns:
             block, before = self._block(crew, members, before, index=index, turn=turn, part=part, warmup=warmup)
             blocks.append(block)
         loads = [block.load for block in blocks]
-        idle_s = _sum(block.idle_s for block in blocks)
+        idle_s = sum_or_none(block.idle_s for block in blocks)
         elapsed_s = sum(load.elapsed_s for load in loads)
         return Quad(
             index=index,
@@ -110,7 +110,7 @@ class Turns:
             foreign_cores=_average(loads, "foreign_cores"),
             idle_partner_cores=None if idle_s is None or len(self.crews) < 2 else idle_s / elapsed_s,
             steal_cores=_average(loads, "steal_cores"),
-            throttled_s=_sum(load.throttled_s for load in loads),
+            throttled_s=sum_or_none(load.throttled_s for load in loads),
             flags=("warmup",) if warmup else (),
             part=part,
         ), blocks
@@ -139,7 +139,7 @@ class Turns:
         self.log.readings += block_readings(crew, answer, index, turn, part)
         load = used(before, after)
         own = {member.child.pid for member in crew.members}
-        idle_s = _sum(seconds for pid, seconds in load.groups_s.items() if pid not in own)
+        idle_s = sum_or_none(seconds for pid, seconds in load.groups_s.items() if pid not in own)
         block = Block(crew, answer["steps"], answer["ghost"], answer["seconds"], answer["work"], load, idle_s)
         rate = block.work / block.seconds if block.seconds > 0 else None
         self.tell("block", crew.trial.id, f"{block.steps} steps", {"seconds": block.seconds, "work": block.work, "rate": rate, "unit": str(answer["unit"])})
@@ -249,12 +249,3 @@ def _average(loads: Sequence[Used], name: str) -> float | None:
     if total_s <= 0 or any(value is None for value, _ in cores):
         return None
     return float(sum(value * elapsed_s for value, elapsed_s in cores) / total_s)
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    total = 0.0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total

@@ -45,7 +45,7 @@ class Used:
 def read_load(groups: Mapping[int, Iterable[int]]) -> Load:
     """Read the counters now. `groups` maps each worker's pid to all the pids that count as it."""
     idle_s, steal_s = machine_times(os.sched_getaffinity(0))
-    times = {leader: _sum_or_none(cpu_seconds(pid) for pid in pids) for leader, pids in groups.items()}
+    times = {leader: sum_or_none(cpu_seconds(pid) for pid in pids) for leader, pids in groups.items()}
     return Load(time.monotonic(), len(os.sched_getaffinity(0)), idle_s, steal_s, throttled_seconds(), time.process_time(), times)
 
 
@@ -58,7 +58,7 @@ def used(before: Load, after: Load) -> Used:
     steal_s = _difference(before.steal_s, after.steal_s)
     idle_s = _difference(before.idle_s, after.idle_s)
     groups_s = {pid: _difference(before.groups.get(pid), after.groups.get(pid)) for pid in after.groups}
-    ours_s = _sum_or_none(groups_s.values())
+    ours_s = sum_or_none(groups_s.values())
     foreign_cores = None
     if elapsed_s > 0 and idle_s is not None and ours_s is not None:
         busy_s = after.cores * elapsed_s - idle_s - (steal_s or 0.0)
@@ -140,7 +140,8 @@ def cgroup_directories(controller: str, root: Path = Path("/sys/fs/cgroup"), mem
     return [directory for directory in candidates if directory.is_dir()]
 
 
-def _sum_or_none(values: Iterable[float | None]) -> float | None:
+def sum_or_none(values: Iterable[float | None]) -> float | None:
+    """Return the sum, None as soon as one value is unknown."""
     total = 0.0
     for value in values:
         if value is None:
