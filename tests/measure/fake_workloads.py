@@ -21,6 +21,10 @@ def spin(seconds: float) -> None:
         pass
 
 
+HANG_S = 60.0
+"""How long a hanging workload sleeps: whoever waited for it would take at least so long."""
+
+
 class Fake(Workload):
     """`step_s` of sleep (or of spinning) a step, and one misbehaviour, named by `fault`, in the phase named by `at`."""
 
@@ -43,7 +47,7 @@ class Fake(Workload):
         if self.fault == "sys_exit":
             sys.exit(0)
         if self.fault == "hang":
-            time.sleep(60)
+            time.sleep(HANG_S)
         if self.fault == "stubborn":
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             time.sleep(60)
