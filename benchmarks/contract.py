@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,18 @@ class Value:
     reason: Any = None
 
 
+class Event(NamedTuple):
+    """Something that happened in a job. Stamps are of `time.perf_counter_ns`; `step` counts from 1. `value` None needs a `reason`."""
+
+    name: str
+    value: float | None
+    unit: str
+    t0_ns: int | None = None
+    t1_ns: int | None = None
+    step: int | None = None
+    reason: str | None = None
+
+
 class Workload:
     """A thing to be measured. The instrument owns the clock, the device sync, memory peaks and warm-up; a workload only does the work.
 
@@ -49,6 +61,10 @@ class Workload:
     def outcome(self) -> List[Value]:
         """Driver `once`: do the whole thing and answer with readings."""
         raise AttributeError("this workload has no outcome")
+
+    def job(self, tell: Callable[[Event], None]) -> None:
+        """Driver `job`: do all of the steps that the settings ask for, telling each event as it happens. Raises where it cannot go on."""
+        raise AttributeError("this workload has no job")
 
     def proof(self) -> Dict[str, Any]:
         """Small arrays by which two arms are shown to compute the same."""

@@ -59,6 +59,12 @@ class Outcome:
     reason: Reason | None = None
     phase: str | None = None
 
+    @property
+    def out_of_memory(self) -> bool:
+        """Whether it failed for want of memory. A SIGKILL that nobody of ours sent is most often the kernel's; the parent notes it as possibly so."""
+        reason = self.reason if self.state is State.FAILED else None
+        return reason is not None and (reason.code == "out_of_memory" or reason.numbers.get("possibly_out_of_memory") is True)
+
 
 COMPLETED = Outcome(State.COMPLETED)
 
@@ -98,6 +104,8 @@ class Driver(str, Enum):
 
     BLOCKS = "blocks"  # timed stretches of steps, on request
     ONCE = "once"  # one call that answers with readings or a proof
+    JOB = "job"  # a given number of steps with events on the way: saves, waits
+    SUPERVISE = "supervise"  # a job that is killed and started again until it has ended
 
 
 class Arrangement(str, Enum):
@@ -113,7 +121,8 @@ class Process:
     """One process of a crew. `target` is `module:function` of the workload's builder, called with `settings` as keyword arguments.
 
     `interpreter` None means the parent's own; `env` is laid over the allow-listed environment; `cpus` None means all usable ones;
-    `memory_limit_bytes` is an address-space limit. `runtime` names the module under `harness.measure.runtime` that syncs and reads memory.
+    `memory_limit_bytes` is an address-space limit, `cgroup_memory_bytes` one that the kernel enforces on all that the process makes it hold, page
+    cache included. `runtime` names the module under `harness.measure.runtime` that syncs and reads memory.
     """
 
     role: str
@@ -124,6 +133,7 @@ class Process:
     env: dict[str, str] = field(default_factory=dict)
     cpus: tuple[int, ...] | None = None
     memory_limit_bytes: int | None = None
+    cgroup_memory_bytes: int | None = None
     gpus: tuple[str, ...] | None = None  # UUIDs; None: as the parent sees them, () none
     rank: int = 0
 
@@ -140,6 +150,7 @@ class Deadlines:
     warmup_s: float = 60.0  # one warm-up step; slower than this is a bound on speed, not a rate
     block_s: float = 120.0
     once_s: float = 900.0
+    job_s: float = 1800.0
     end_s: float = 20.0
 
 
@@ -148,7 +159,8 @@ class Trial:
     """A crew of processes that measures one cell. `lead` is the role that speaks for the crew; the others only run beside it.
 
     `call` is the workload's method for driver ONCE: "outcome" (readings) or "proof" (arrays). `ghost_every` n > 0: in every other block one
-    extra, uncounted step for every n counted ones is run, which slows the trial by a known factor (the positive control).
+    extra, uncounted step for every n counted ones is run, which slows the trial by a known factor (the positive control). `kills`: how often a
+    supervised lead is killed before it may finish.
     """
 
     id: str
@@ -158,6 +170,7 @@ class Trial:
     driver: Driver = Driver.BLOCKS
     call: str = "outcome"
     ghost_every: int = 0
+    kills: int = 0
     deadlines: Deadlines = Deadlines()
 
 
@@ -178,7 +191,8 @@ class Contrast:
 
     Several cases may read the same contrast. `looks` are the numbers of completed rounds after which the cases are judged; the last one is the
     most that will be run. `quads` is how many accepted quads a round of blocks wants, `block_s` how long one block should last.
-    `absence`: after the quads the last trial is ended and the others go on for two quads (does an idle partner cost anything?).
+    `absence`: after the quads the last trial is ended and the others go on for two quads (does an idle partner cost anything?). `standby`: a control
+    that is measured only if some comparison takes its arrangement although another was planned.
     """
 
     id: str
@@ -190,6 +204,7 @@ class Contrast:
     quads: int = 3
     block_s: float = 0.5
     absence: bool = False
+    standby: bool = False
     expected_round_s: float = 60.0
     priority: int = 0  # of contrasts at the same look, the lower goes first: 0 decides a claim, 1 is judged beside it, 2 informs
 
@@ -620,11 +635,22 @@ class Verdicts:
 
 @dataclass(frozen=True)
 class Gpu:
+    """A card, or a MIG slice of one, which has a UUID of its own. `index` is the card's by PCI bus order, for people; programs go by `uuid`.
+
+    `mig` is "enabled" or "disabled" for a card, "slice" for a slice; None (as everywhere below it): the card or its driver does not tell.
+    """
+
     index: int
     name: str
     uuid: str
     memory_bytes: int | None
     compute_capability: float | None
+    pci_id: str | None = None  # bus id, such as 00000000:17:00.0
+    vbios: str | None = None
+    power_limit_w: float | None = None  # as set
+    ecc: bool | None = None
+    mig: str | None = None
+    compute_mode: str | None = None  # default, exclusive_process, prohibited
 
 
 @dataclass(frozen=True)
@@ -643,6 +669,10 @@ class Machine:
     cpu_flags: tuple[str, ...] = ()
     container: str | None = None
     numa_nodes: int | None = None
+    abilities: tuple[str, ...] = ()  # what this user may do here beyond measuring: memory_cgroup, fuse
+    gpu_driver: str | None = None
+    cuda_driver: str | None = None  # the newest CUDA that the driver speaks
+    cpu_governor: str | None = None  # several, joined by commas, where cores differ
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LONGEST_LINE_BYTES = 1 << 20
-"""No honest message comes near this; what does is refused before it fills the parent's memory."""
+LONGEST_LINE_BYTES = 8 << 20
+"""No honest message comes near this, not even the answer of a job with tens of thousands of events; what does is refused before it fills the parent's
+memory."""
 LONGEST_TOKEN_LINE_BYTES = 256
 
 

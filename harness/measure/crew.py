@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.measure.cgroup import GroupError
 from harness.measure.channel import ChannelError
 from harness.measure.load import group_members
 from harness.measure.orphans import write_live
@@ -28,6 +29,8 @@ POLL_S = 0.2
 """How often a wait looks at `stop`. The parent sleeps in between."""
 LAST_WORDS_S = 2.0
 """How long a worker whose channel has closed may take to be dead, before it counts as one that will not say why."""
+EVENT_FIELDS = 7
+"""name, value, unit, t0_ns, t1_ns, step, reason"""
 OUT_OF_MEMORY_ERRORS = ("MemoryError", "ResourceExhaustedError", "OutOfMemoryError")
 
 
@@ -46,11 +49,15 @@ class Stopped(Exception):  # noqa: N818 (nothing went wrong)
 
 @dataclass
 class Member:
-    """One process of a crew; `takes_steps` is known once it is built, `finished` is true once it has said `done` and may leave."""
+    """One process of a crew; `takes_steps` is known once it is built, `finished` is true once it has said `done` and may leave.
+
+    `given` are settings of this session's own, such as its scratch folder, which its worker gets beside those of the process and no record holds.
+    """
 
     process: Process
     child: Child
     log: str
+    given: Mapping[str, Scalar] = field(default_factory=dict)
     takes_steps: bool = False
     finished: bool = False
     inbox: list[dict[str, Any]] = field(default_factory=list)
@@ -58,7 +65,10 @@ class Member:
 
 @dataclass
 class Crew:
-    """A trial that has been started. `blocks_run` counts the lead's own blocks, ghost steps go into every other one."""
+    """A trial that has been started. `blocks_run` counts the lead's own blocks, ghost steps go into every other one.
+
+    `killed`: this life of a supervised trial was ended on purpose; its outcome is COMPLETED, and another life follows.
+    """
 
     trial: Trial
     members: list[Member]
@@ -71,6 +81,7 @@ class Crew:
     proof: str | None = None
     step_s: float | None = None
     blocks_run: int = 0
+    killed: bool = False
 
     @property
     def lead(self) -> Member:
@@ -100,7 +111,7 @@ class Stage:
     def __exit__(self, *_: object) -> None:
         self.dismiss(list(self.crews))
 
-    def spawn(self, trial: Trial, log_stem: str) -> Crew:
+    def spawn(self, trial: Trial, log_stem: str, given: Mapping[str, Scalar] | None = None) -> Crew:
         """Start all processes of a trial; raises TrialEnded. They are on the stage, and in live.json, before anything is awaited."""
         asked = dict(next(process for process in trial.processes if process.role == trial.lead).settings)
         crew = Crew(trial, [], asked=asked)
@@ -112,7 +123,10 @@ class Stage:
                 child = spawn(process, log=self.logs / name, transport=self.transport)
             except SpawnError as error:
                 raise crew.fail("spawn_failed", f"{_who(crew, process)}: {error}", phase="spawn") from error
-            crew.members.append(Member(process, child, name))
+            except GroupError as error:
+                numbers = {"limit_bytes": process.cgroup_memory_bytes}
+                raise crew.fail("cgroup_refused", f"{_who(crew, process)}: {error}", numbers, phase="spawn") from error
+            crew.members.append(Member(process, child, name, given or {}))
             self._write_live()
         return crew
 
@@ -149,9 +163,11 @@ class Stage:
         content: Callable[[Member], Mapping[str, Any]] = lambda _: {},
         only: Callable[[Member], bool] = lambda _: True,
         numbers: Mapping[str, Scalar] | None = None,
+        on_event: Callable[[Crew, list[Any]], None] | None = None,
     ) -> dict[str, dict[str, Any]]:
         """Send `command` to the crews' members at once and wait for all of them; returns the lead's answer by trial id.
 
+        `on_event` is given each event that a worker sends before its answer; without it, an event is something that nobody asked for.
         Raises TrialEnded for the first crew that errs, dies or is late (with `numbers` in the reason), Stopped if the caller wants to stop.
         """
         waiting: dict[str, list[Member]] = {}
@@ -159,7 +175,7 @@ class Stage:
             waiting[crew.trial.id] = [member for member in crew.members if only(member) or member is crew.lead]
             for member in waiting[crew.trial.id]:
                 self._send(crew, member, {"cmd": command, **content(member)}, phase)
-        return self._await(waiting, expected, phase, deadline_s, numbers or {})
+        return self._await(waiting, expected, phase, deadline_s, numbers or {}, on_event=on_event)
 
     def _send(self, crew: Crew, member: Member, message: Mapping[str, Any], phase: str) -> None:
         channel = member.child.channel
@@ -176,6 +192,8 @@ class Stage:
         phase: str,
         deadline_s: Callable[[Trial], float],
         numbers: Mapping[str, Scalar],
+        *,
+        on_event: Callable[[Crew, list[Any]], None] | None = None,
     ) -> dict[str, dict[str, Any]]:
         began_s = time.monotonic()
         answers: dict[str, dict[str, Any]] = {}
@@ -194,6 +212,8 @@ class Stage:
                 for crew in self.crews:
                     for member in crew.members:
                         self._hear(selector, crew, member, phase)
+                        if on_event is not None and member in pending.get(crew.trial.id, []):
+                            _take_events(crew, member, phase, on_event)
                         answer = self._take(crew, member, pending, expected, phase)
                         if answer is not None and member is crew.lead:
                             answers[crew.trial.id] = answer
@@ -255,7 +275,8 @@ class Stage:
         """Collect a worker that is gone or going and say how it ended."""
         if not member.child.dead(LAST_WORDS_S):
             return crew.fail("silent", f"{_who(crew, member.process)} closed its channel and said nothing more", phase=phase)
-        return TrialEnded(crew, Outcome(State.FAILED, exit_reason(member.child.reap(), _who(crew, member.process)), phase))
+        code = member.child.reap()
+        return TrialEnded(crew, Outcome(State.FAILED, exit_reason(code, _who(crew, member.process), member.child.memory_kill), phase))
 
 
 def _watched(member: Member, *, also_finished: bool = False) -> list[int]:
@@ -267,15 +288,31 @@ def _watched(member: Member, *, also_finished: bool = False) -> list[int]:
     return [channel] if child.pidfd is None else [child.pidfd, channel]
 
 
+def _take_events(crew: Crew, member: Member, phase: str, on_event: Callable[[Crew, list[Any]], None]) -> None:
+    """Hand on the events at the head of what a member has sent: the answer that it owes comes after them."""
+    while member.inbox and member.inbox[0].get("type") == "event":
+        event = member.inbox.pop(0).get("event")
+        if not isinstance(event, list) or len(event) != EVENT_FIELDS:
+            raise crew.fail("protocol", f"{_who(crew, member.process)} told an event that is none: {str(event)[:80]}", phase=phase)
+        on_event(crew, event)
+
+
 def _checked(crew: Crew, member: Member, answer: dict[str, Any], expected: str, phase: str) -> dict[str, Any]:
     """Return the answer if it is the one that was due; raises TrialEnded for an error or anything else."""
     if answer.get("type") == expected:
         return answer
     if answer.get("type") == "error":
-        kind, text = str(answer.get("error")), str(answer.get("text"))
-        code = "out_of_memory" if kind in OUT_OF_MEMORY_ERRORS else "error"
-        raise crew.fail(code, f"{_who(crew, member.process)}: {kind}: {text}", {"error": kind}, phase=phase)
+        raise complained(crew, member, answer, phase)
     raise crew.fail("protocol", f"{_who(crew, member.process)} answered {answer.get('type')!r} where {expected!r} was due", phase=phase)
+
+
+def complained(crew: Crew, member: Member, told: Mapping[str, Any], phase: str) -> TrialEnded:
+    """Return the end of a trial by an exception that its worker told: with the code that this carried, else by what kind it is."""
+    kind, text, code = str(told.get("error")), str(told.get("text")), told.get("code")
+    if not isinstance(code, str) or not code:
+        code = "out_of_memory" if kind in OUT_OF_MEMORY_ERRORS else "error"
+    numbers = {str(name): scalar(value) for name, value in dict(told.get("numbers") or {}).items()}
+    return crew.fail(code, f"{_who(crew, member.process)}: {kind}: {text}", {**numbers, "error": kind}, phase=phase)
 
 
 def _who(crew: Crew, process: Process) -> str:

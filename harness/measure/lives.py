@@ -1,4 +1,4 @@
-"""How a trial's processes come to life, get ready, answer a single call, and are seen off: the phases around the blocks.
+"""How a trial's processes come to life, get ready, answer a single call or do a job, and are seen off: the phases around the blocks.
 
 It speaks the worker's protocol through a stage; arrangements and acceptance are decided elsewhere.
 """
@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from harness.measure.blocks import Log, Tell, check_counts
-from harness.measure.crew import Crew, Member, Stage, scalar
+from harness.measure.crew import Crew, Member, Stage, complained, scalar
 from harness.model import COMPLETED, Driver, Reading, Scalar, State, Trial
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 WARM_CALLS = 3
@@ -21,14 +21,14 @@ WARM_SHARE = 0.1
 """Warm-up calls grow until one lasts this share of a block (at most WARM_CALLS of them), so that a block's steps can be chosen from it."""
 
 
-def start(stage: Stage, trials: Sequence[Trial], stems: Sequence[str], tell: Tell) -> list[Crew]:
-    """Start trials together and return their crews: past their first step, or, for driver `once`, built.
+def start(stage: Stage, trials: Sequence[Trial], stems: Sequence[str], tell: Tell, given: Mapping[str, Scalar] | None = None) -> list[Crew]:
+    """Start trials together and return their crews: past their first step, or, for drivers without blocks, built.
 
-    Start-ups overlap; on GPUs only up to built, because autotuning times kernels.
+    Start-ups overlap; on GPUs only up to built, because autotuning times kernels. `given` are settings beside the processes' own, for no record.
     """
     crews = []
     for trial, stem in zip(trials, stems, strict=True):
-        crews.append(stage.spawn(trial, stem))
+        crews.append(stage.spawn(trial, stem, given))
         crews[-1].overlapped_start = len(trials) > 1
     stage.greet(crews)
     for crew in crews:
@@ -55,9 +55,10 @@ def _start_of(member: Member, roots: list[str]) -> dict[str, Any]:
         "roots": roots,
         "runtime": process.runtime,
         "target": process.target,
-        "settings": process.settings,
+        "settings": {**process.settings, **member.given},
         "cpus": None if process.cpus is None else list(process.cpus),
         "memory_limit_bytes": process.memory_limit_bytes,
+        "cgroup_procs": None if member.child.group is None else str(member.child.group.procs),
     }
 
 
@@ -110,7 +111,7 @@ def warm(stage: Stage, crew: Crew, block_s: float, tell: Tell) -> None:
 def check_facts(stage: Stage, crew: Crew) -> None:
     """Record what was really used; raises TrialEnded (invalid) where the workload says that it is not what was asked."""
     told = stage.ask([crew], "facts", "facts", "facts", lambda t: t.deadlines.end_s)[crew.trial.id]
-    crew.used.update({name: scalar(value) for name, value in {**told["runtime"], **told["workload"]}.items()})
+    crew.used.update({name: scalar(value) for name, value in {**told["runtime"], **told["workload"]}.items() if name not in crew.lead.given})
     for name, value in told["workload"].items():
         if name in crew.asked and crew.asked[name] != scalar(value):
             asked, used = crew.asked[name], scalar(value)
@@ -129,6 +130,46 @@ def call_once(stage: Stage, crew: Crew, proof_path: Path, log: Log, tell: Tell) 
     for name, value, unit, reason in answer["values"]:
         log.readings.append(replace(_reading(crew, name, value, unit, reason), t0_ns=answer["t0_ns"], t1_ns=answer["t1_ns"]))
     check_facts(stage, crew)
+
+
+def run_job(stage: Stage, crew: Crew, log: Log, tell: Tell) -> None:
+    """Let a `job` workload do all of its steps. Its events go to `log`, also those before an error, which then raises TrialEnded.
+
+    They come with the answer: a parent that wakes up for each of them would be a load of its own.
+    """
+    tell("phase", crew.trial.id, "job", {})
+    keep_job(stage, crew, ask_job(stage, crew), log)
+
+
+def ask_job(stage: Stage, crew: Crew, on_event: Callable[[Crew, list[Any]], None] | None = None) -> dict[str, Any]:
+    """Return the worker's answer to `job`, which may tell of an error. `on_event` is given each event as it happens."""
+    content = {"stream": on_event is not None}
+    limit = crew.trial.deadlines.job_s
+    answers = stage.ask([crew], "job", "job", "job", lambda _: limit, content=lambda _: content, only=lambda _: False, on_event=on_event)
+    crew.phases_s["job"] = answers[crew.trial.id]["seconds"]
+    return answers[crew.trial.id]
+
+
+def keep_job(stage: Stage, crew: Crew, answer: Mapping[str, Any], log: Log) -> None:
+    """Record what a job told. Raises TrialEnded: failed if it failed, invalid where it did other steps than it was asked for."""
+    for name, value, unit, t0_ns, t1_ns, step, reason in answer["events"]:
+        log.readings.append(replace(_reading(crew, name, value, unit, reason), t0_ns=t0_ns, t1_ns=t1_ns, n=step))
+    if answer["error"] is not None:
+        raise complained(crew, crew.lead, answer["error"], "job")
+    _check_job_steps(crew, answer["events"])
+    check_facts(stage, crew)
+
+
+def _check_job_steps(crew: Crew, events: Sequence[Sequence[Any]]) -> None:
+    """Hold the last event "job" against the steps asked for, if there are any: [name, work, unit, t0_ns, t1_ns, steps done, reason]."""
+    asked = crew.asked.get("steps")
+    if not isinstance(asked, int):
+        return
+    job = next((event for event in reversed(events) if event[0] == "job"), None)
+    if job is None or job[5] is None:
+        text = "the job told no event `job` that says how many steps it did"
+        raise crew.fail("no_work", text, {"asked": asked}, phase="job", state=State.INVALID)
+    check_counts(crew, {"work": job[1], "steps": job[5], "ghost": 0}, asked, 0, "job")
 
 
 def finish(stage: Stage, crews: Sequence[Crew], log: Log, clock: Callable[[], float]) -> None:

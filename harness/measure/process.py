@@ -16,13 +16,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.measure.cgroup import REMOVE_S, MemoryGroup, make_memory_group
 from harness.measure.channel import Channel, Listener, PipePair
 from harness.measure.environment import worker_environment
 from harness.measure.worker import TOKEN_VARIABLE
-from harness.model import Process, Reason
+from harness.model import Process, Reason, Scalar
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
 WORKER = Path(__file__).with_name("worker.py")
 TERM_GRACE_S = 2.0
@@ -36,7 +37,11 @@ class SpawnError(Exception):
 
 @dataclass
 class Child:
-    """A started process. `channel` is None until it has opened its own; `pidfd` is None where the kernel has none."""
+    """A started process. `channel` is None until it has opened its own; `pidfd` is None where the kernel has none.
+
+    `group` is its memory control group, if it has one. Once reaped, `memory_kill` holds limit_bytes and peak_bytes if the kernel killed for that
+    limit, and `group_left` says whether the group would not go.
+    """
 
     process: Process
     popen: subprocess.Popen[bytes]
@@ -45,6 +50,9 @@ class Child:
     start_ticks: int | None
     pidfd: int | None = None
     channel: Channel | None = None
+    group: MemoryGroup | None = None
+    memory_kill: dict[str, Scalar] | None = None
+    group_left: bool = False
     _reaped: bool = field(default=False, repr=False)
 
     @property
@@ -90,11 +98,19 @@ class Child:
         if self.pidfd is not None:
             os.close(self.pidfd)
             self.pidfd = None
+        if self.group is not None:
+            if self.group.killed():
+                self.memory_kill = {"limit_bytes": self.group.limit_bytes, "peak_bytes": self.group.peak_bytes()}
+            self.group_left = not self.group.remove(REMOVE_S if self._reaped else 0.0)
         return code
 
 
 def spawn(process: Process, *, log: Path, transport: str = "pipe", parent_env: dict[str, str] | None = None) -> Child:
-    """Start a worker whose output goes to `log`; raises SpawnError. `transport` is "pipe", or "socket" where descriptors cannot be inherited."""
+    """Start a worker whose output goes to `log`. `transport` is "pipe", or "socket" where descriptors cannot be inherited.
+
+    Raises SpawnError, or GroupError where the process wants a memory control group that cannot be made.
+    """
+    group = None if process.cgroup_memory_bytes is None else make_memory_group(process.cgroup_memory_bytes)
     door = PipePair() if transport == "pipe" else Listener(TOKEN_VARIABLE)
     interpreter = process.interpreter or sys.executable
     env = worker_environment(os.environ if parent_env is None else parent_env, process.env, process.gpus)
@@ -116,9 +132,11 @@ def spawn(process: Process, *, log: Path, transport: str = "pipe", parent_env: d
         door.close()
         if unopened is not None:
             unopened.close()
+        if group is not None:
+            group.remove()
         raise SpawnError(f"could not start the interpreter {Path(interpreter).name}: {error.strerror}") from error
     door.started()
-    return Child(process, popen, door, started_s, start_ticks(popen.pid), _pidfd(popen.pid))
+    return Child(process, popen, door, started_s, start_ticks(popen.pid), _pidfd(popen.pid), group=group)
 
 
 def _pidfd(pid: int) -> int | None:
@@ -149,12 +167,18 @@ def end(children: Iterable[Child], grace_s: float = TERM_GRACE_S) -> None:
         child.reap()
 
 
-def exit_reason(code: int | None, who: str) -> Reason:
-    """Say how a process that owed an answer ended. A SIGKILL that nobody here sent is most often the kernel's, for want of memory."""
+def exit_reason(code: int | None, who: str, memory_kill: Mapping[str, Scalar] | None = None) -> Reason:
+    """Say how a process that owed an answer ended. A SIGKILL that nobody here sent is most often the kernel's, for want of memory.
+
+    `memory_kill`: limit_bytes and peak_bytes, if the kernel is known to have killed for a memory control group's limit.
+    """
     if code is None:
         return Reason("stuck", f"{who} did not answer and the kernel would not end it; look for a device or a file system that hangs")
     if code >= 0:
         return Reason("silent_exit", f"{who} left with exit code {code} without saying that it was done; its log has more", {"exit_code": code})
     number = -code
+    if number == signal.SIGKILL and memory_kill is not None and isinstance(limit_bytes := memory_kill.get("limit_bytes"), int):
+        text = f"{who} was killed by the kernel at its memory limit of {limit_bytes / 2**20:g} MiB"
+        return Reason("out_of_memory", text, {**memory_kill, "signal": number})
     guess = " (possibly out of memory)" if number == signal.SIGKILL else ""
     return Reason("killed", f"{who} was killed by signal {number}{guess}", {"signal": number, "possibly_out_of_memory": number == signal.SIGKILL})

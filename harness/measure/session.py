@@ -5,9 +5,11 @@ It decides who lives together and who takes turns; it touches no results folder 
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
 import itertools
 import random
+import shutil
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -15,14 +17,15 @@ from typing import TYPE_CHECKING
 from harness.errors import MeasureError
 from harness.measure.blocks import LoadReader, Log, QuadRules, Turns
 from harness.measure.crew import Crew, Stage, Stopped, TrialEnded, file_stem, without_places
-from harness.measure.lives import call_once, finish, start, warm
+from harness.measure.lives import call_once, finish, run_job, start, warm
 from harness.measure.load import read_load
 from harness.measure.machine import boot_id
 from harness.measure.quads import run_quads, warm_quad
-from harness.model import COMPLETED, Arrangement, Driver, Outcome, Reason, Round, RoundRecord, Scalar, State, Trial, TrialRecord
+from harness.measure.supervise import run_lives
+from harness.model import COMPLETED, Arrangement, Driver, Outcome, Reading, Reason, Round, RoundRecord, Scalar, State, Trial, TrialRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -35,12 +38,16 @@ STOPPED = Outcome(State.INTERRUPTED, Reason("stopped", "stopped by request"))
 
 @dataclass(frozen=True)
 class Place:
-    """Where a session may write and look: folders for logs and proofs, live.json, and what goes on a worker's import path."""
+    """Where a session may write and look: folders for logs and proofs, live.json, and what goes on a worker's import path.
+
+    Below `scratch` each trial without blocks gets an empty folder for as long as it lasts, as its setting `scratch_dir`. None: no such setting.
+    """
 
     logs: Path
     proofs: Path
     live: Path
     import_roots: tuple[Path, ...]
+    scratch: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,7 @@ def run_round(
     session = _Session(round_, place, stage, lambda *event: tell(Progress(event[0], round_.id, *event[1:])), thresholds, read)
     with stage:
         session.run()
+    session.look_back()
     outcome = session.outcome()
     tell(Progress("round", round_.id, None, outcome.state.value, {"cost_s": time.perf_counter() - began_s}))
     return RoundRecord(
@@ -93,7 +101,7 @@ def run_round(
         seed=round_.seed,
         outcome=outcome,
         trials=tuple(session.trial_record(trial) for trial in round_.trials),
-        readings=tuple(session.log.readings),
+        readings=tuple(session.readings()),
         quads=tuple(session.log.quads),
         flags=tuple(session.log.flags),
         started_at=started_at,
@@ -104,14 +112,19 @@ def run_round(
 
 
 def _refuse_impossible(round_: Round) -> None:
-    together = round_.arrangement is Arrangement.TURNS_OF_BLOCKS
     if not round_.trials or len(round_.trials) > len(LETTERS):
         raise MeasureError(f"Round {round_.id} has {len(round_.trials)} trials; a session takes 1 to {len(LETTERS)}.")
-    if together and any(trial.driver is not Driver.BLOCKS for trial in round_.trials):
-        raise MeasureError(f"Round {round_.id} asks for turns of blocks, but a trial of driver `once` has no blocks; arrange it solo.")
     for trial in round_.trials:
-        if all(process.role != trial.lead for process in trial.processes):
+        lead = next((process for process in trial.processes if process.role == trial.lead), None)
+        if lead is None:
             raise MeasureError(f"Trial {trial.id} of round {round_.id} has no process in its lead's role {trial.lead!r}.")
+        if round_.arrangement is Arrangement.TURNS_OF_BLOCKS and trial.driver is not Driver.BLOCKS:
+            why = f"trial {trial.id} has none: its driver is `{trial.driver.value}`; arrange it solo"
+            raise MeasureError(f"Round {round_.id} asks for turns of blocks, but {why}.")
+        steps = lead.settings.get("steps")
+        if trial.driver is Driver.SUPERVISE and not (isinstance(steps, int) and steps > trial.kills >= 0):
+            what = f"Trial {trial.id} of round {round_.id}"
+            raise MeasureError(f"{what} is to be killed {trial.kills} times in {steps} steps; it needs more `steps` than kills.")
 
 
 @dataclass
@@ -192,29 +205,67 @@ class _Session:
             if any(crew.outcome != COMPLETED for crew in self._starts(trial)):
                 continue  # too slow in its first start: its bound needs no second one in this round
             ended = self._alone(trial)
-            if ended is not None and not _bounds_speed(ended):
+            # A bound needs its partner's rate, and a kill for want of memory says nothing unless the partner lives in the same room.
+            if ended is not None and not _bounds_speed(ended) and not ended.out_of_memory:
                 return
 
     def _solo(self) -> None:
-        self.order = "".join(self.letters[trial.id] for trial in self.round.trials)
-        for trial in self.round.trials:
+        order = list(self.round.trials)
+        self.rng.shuffle(order)
+        self.order = "".join(self.letters[trial.id] for trial in order)
+        for trial in order:
             self._alone(trial)
 
     def _alone(self, trial: Trial) -> Outcome | None:
         """Run one trial alone in fresh processes; returns how it ended unless it completed."""
-        stem = self._stem(trial)
-        try:
-            (crew,) = start(self.stage, [trial], [stem], self.tell)
-            if trial.driver is Driver.ONCE:
-                call_once(self.stage, crew, self.place.proofs / f"{stem}.npz", self.log, self.tell)
-                finish(self.stage, [crew], self.log, time.perf_counter)
-            else:
-                warm(self.stage, crew, self.round.block_s, self.tell)
-                self._blocks_of([crew])
-        except TrialEnded as ended:
-            self._end_all(ended)
+        drive = {Driver.BLOCKS: self._blocks, Driver.ONCE: self._once, Driver.JOB: self._job, Driver.SUPERVISE: self._supervise}[trial.driver]
+        with self._scratch(trial) as given:
+            try:
+                drive(trial, given)
+            except TrialEnded as ended:
+                self._end_all(ended)
         outcome = self._starts(trial)[-1].outcome
         return None if outcome == COMPLETED else outcome
+
+    # ------------------------------------------------------------ drivers
+
+    def _blocks(self, trial: Trial, given: Mapping[str, Scalar]) -> None:
+        (crew,) = start(self.stage, [trial], [self._stem(trial)], self.tell, given)
+        warm(self.stage, crew, self.round.block_s, self.tell)
+        self._blocks_of([crew])
+
+    def _once(self, trial: Trial, given: Mapping[str, Scalar]) -> None:
+        stem = self._stem(trial)
+        (crew,) = start(self.stage, [trial], [stem], self.tell, given)
+        call_once(self.stage, crew, self.place.proofs / f"{stem}.npz", self.log, self.tell)
+        finish(self.stage, [crew], self.log, time.perf_counter)
+
+    def _job(self, trial: Trial, given: Mapping[str, Scalar]) -> None:
+        (crew,) = start(self.stage, [trial], [self._stem(trial)], self.tell, given)
+        run_job(self.stage, crew, self.log, self.tell)
+        finish(self.stage, [crew], self.log, time.perf_counter)
+
+    def _supervise(self, trial: Trial, given: Mapping[str, Scalar]) -> None:
+        crew = run_lives(self.stage, trial, self.log, self.tell, seed=self.round.seed, next_stem=lambda: self._stem(trial), given=given)
+        finish(self.stage, [crew], self.log, time.perf_counter)
+
+    @contextlib.contextmanager
+    def _scratch(self, trial: Trial) -> Iterator[dict[str, Scalar]]:
+        """Make a trial's scratch folder, yield the setting that names it, and remove the folder once nobody lives who could write there."""
+        if self.place.scratch is None or trial.driver is Driver.BLOCKS:
+            yield {}
+            return
+        folder = self.place.scratch.resolve() / self._stem(trial)
+        shutil.rmtree(folder, ignore_errors=True)  # a run that was killed may have left it
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise MeasureError(f"No scratch folder could be made in {self.place.scratch}: {error.strerror}; name another folder.") from error
+        try:
+            yield {"scratch_dir": str(folder)}
+        finally:
+            self.stage.dismiss(list(self.stage.crews))
+            shutil.rmtree(folder, ignore_errors=True)
 
     # ------------------------------------------------------------ endings
 
@@ -258,6 +309,16 @@ class _Session:
 
     # ------------------------------------------------------------ records
 
+    def look_back(self) -> None:
+        """Note what only shows once everybody is gone."""
+        left = sum(member.child.group_left for crew in self.stage.history for member in crew.members)
+        if left:
+            self.log.flag("memory_group_left", "the kernel did not let go of memory control groups; remove them by hand", groups=left)
+
+    def readings(self) -> list[Reading]:
+        """Return what was read; reasons are texts of workloads, which may name files."""
+        return [replace(r, reason=self._plain(r.reason)) if r.reason is not None else r for r in self.log.readings]
+
     def _starts(self, trial: Trial) -> list[Crew]:
         return [crew for crew in self.stage.history if crew.trial.id == trial.id]
 
@@ -271,7 +332,7 @@ class _Session:
         return min(worst, key=lambda outcome: BLAME.index(outcome.state))
 
     def _outcome_of(self, trial: Trial) -> Outcome:
-        outcomes = [crew.outcome or STOPPED for crew in self._starts(trial)]
+        outcomes = [crew.outcome or STOPPED for crew in self._starts(trial) if not crew.killed]
         due = 2 if self.round.arrangement is Arrangement.TURNS_OF_TRIALS else 1
         if len(outcomes) < due and all(outcome == COMPLETED for outcome in outcomes):
             culprit = next((crew for crew in self.stage.history if crew.outcome not in (COMPLETED, STOPPED)), None)
@@ -281,10 +342,14 @@ class _Session:
     def _without_places(self, outcome: Outcome) -> Outcome:
         if outcome.reason is None:
             return outcome
-        return replace(outcome, reason=replace(outcome.reason, text=without_places(outcome.reason.text, self.place.import_roots)))
+        return replace(outcome, reason=replace(outcome.reason, text=self._plain(outcome.reason.text)))
+
+    def _plain(self, text: str) -> str:
+        scratch = () if self.place.scratch is None else (self.place.scratch.resolve(),)
+        return without_places(text, (*scratch, *self.place.import_roots))
 
     def trial_record(self, trial: Trial) -> TrialRecord:
-        """Merge a trial's starts: the worst outcome, the first one's phases, the last one's facts, the largest peak."""
+        """Merge a trial's starts (lives, too): the worst outcome, the first one's phases, the last one's facts, the largest peak."""
         starts = self._starts(trial)
         asked = dict(next(process for process in trial.processes if process.role == trial.lead).settings)
         if not starts:

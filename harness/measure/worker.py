@@ -18,6 +18,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from typing import Any, Callable, Dict, List, Optional
@@ -100,12 +101,67 @@ def peak_rss_bytes() -> Optional[int]:
         return None
 
 
+class GroupRefusedError(Exception):
+    """The kernel does not let this process into its memory control group."""
+
+    code = "cgroup_refused"
+
+
+def enter_group(entrance: str) -> None:
+    """Move this process into the control group whose list of processes is the file `entrance`; raises GroupRefusedError."""
+    try:
+        with open(entrance, "w", encoding="ascii") as pids:
+            pids.write(str(os.getpid()))
+    except OSError as error:
+        raise GroupRefusedError("could not enter its memory control group: %s; run as root or in a delegated group" % error.strerror) from error
+
+
+def complaint(error: BaseException) -> Dict[str, Any]:
+    """Return what the parent is told of an exception: its class, one line of text, and the code (text) and numbers that it carries, if any."""
+    code, numbers = getattr(error, "code", None), getattr(error, "numbers", None)
+    return {
+        "error": type(error).__name__,
+        "text": " ".join(str(error).split())[:LONGEST_TEXT],
+        "code": code if isinstance(code, str) else None,
+        "numbers": numbers if isinstance(numbers, dict) else {},
+    }
+
+
+class Teller:
+    """Takes what a job tells on its way, from any of its threads: kept for the answer and, where `send` is given, sent at once."""
+
+    def __init__(self, send: Optional[Callable[[Dict[str, Any]], None]]) -> None:
+        self._send = send
+        self._events: List[List[Any]] = []
+        self._lock = threading.Lock()
+        self._over = False
+
+    def __call__(self, event: Any) -> None:
+        """Take one event: name, value, unit, t0_ns, t1_ns, step, reason. Raises ValueError for another shape, RuntimeError once the job is over."""
+        name, value, unit, t0_ns, t1_ns, step, reason = event
+        whole = [None if number is None else int(number) for number in (t0_ns, t1_ns, step)]
+        told = [str(name), strict(value), str(unit)] + whole + [None if reason is None else str(reason)]  # noqa: RUF005 (as the fields come)
+        with self._lock:
+            if self._over:
+                raise RuntimeError("the job is over: nothing more can be told of it")
+            self._events.append(told)
+            if self._send is not None:
+                self._send({"type": "event", "event": told})
+
+    def close(self) -> List[List[Any]]:
+        """Take nothing more, and return all that was told: an event after the answer would be one that nobody asked for."""
+        with self._lock:
+            self._over = True
+            return self._events
+
+
 class Worker:
-    """One workload and what may be asked of it: each public method answers the command of its name (COMMANDS)."""
+    """One workload and what may be asked of it: each public method answers the command of its name (COMMANDS). `send` is for what is told meanwhile."""
 
     # ruff: noqa: ARG002 (every command is called the same way, also those that need nothing from the message)
 
-    def __init__(self) -> None:
+    def __init__(self, send: Optional[Callable[[Dict[str, Any]], None]] = None) -> None:
+        self._send = send
         self.runtime: Any = None
         self.builder: Any = None
         self.workload: Any = None
@@ -118,11 +174,13 @@ class Worker:
         if own is not None:
             own()
 
-    def _timed(self, action: Callable[[], Any]) -> Dict[str, Any]:
-        """Run `action` with a full sync before and after; nothing but the clock stands between the syncs and the work."""
+    def _timed(self, action: Callable[[], Any], collect: bool = False) -> Dict[str, Any]:
+        """Run `action` with a full sync before and after; nothing but the clock stands between the syncs and the work. `collect`: it is a long one,
+        in which garbage has to be collected."""
         self._sync()
         collecting = gc.isenabled()
-        gc.disable()  # a collection in one arm's block only would be counted as that arm's slowness
+        if not collect:
+            gc.disable()  # a collection in one arm's block only would be counted as that arm's slowness
         try:
             t0_ns = time.perf_counter_ns()
             result = action()
@@ -135,6 +193,8 @@ class Worker:
 
     def start(self, ask: Dict[str, Any]) -> Dict[str, Any]:
         """Set limits, then import and pin the framework and import the workload's module."""
+        if ask.get("cgroup_procs") is not None:
+            enter_group(ask["cgroup_procs"])
         if ask.get("cpus") is not None:
             os.sched_setaffinity(0, ask["cpus"])
         if ask.get("memory_limit_bytes") is not None:
@@ -214,6 +274,22 @@ class Worker:
             answer["values"] = [[value.name, value.value, value.unit, value.reason] for value in timed["result"]]
         return answer
 
+    def job(self, ask: Dict[str, Any]) -> Dict[str, Any]:
+        """Do all the steps of a `job` workload. Its events are answered together, also those before an error; `stream` sends each at once as well."""
+        tell = Teller(self._send if ask.get("stream") else None)
+        answer: Dict[str, Any] = {"type": "job", "t0_ns": time.perf_counter_ns(), "error": None}
+        try:
+            timed = self._timed(lambda: self.workload.job(tell), collect=True)
+            answer.update(t0_ns=timed["t0_ns"], t1_ns=timed["t1_ns"])
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 (as in `answer`, but what was told so far must not be lost)
+            traceback.print_exc()
+            sys.stderr.flush()
+            answer.update(t1_ns=time.perf_counter_ns(), error=complaint(error))
+        answer.update(seconds=(answer["t1_ns"] - answer["t0_ns"]) / 1e9, events=tell.close())
+        return answer
+
     def facts(self, ask: Dict[str, Any]) -> Dict[str, Any]:
         """Say what is really in use, by the runtime and by the workload."""
         return {"type": "facts", "runtime": self.runtime.facts(), "workload": dict(getattr(self.workload, "facts", dict)())}
@@ -237,7 +313,7 @@ class Worker:
         return {"type": "done"}
 
 
-COMMANDS = ("start", "build", "trace", "first", "warm", "block", "once", "facts", "health", "peak", "done")
+COMMANDS = ("start", "build", "trace", "first", "warm", "block", "once", "job", "facts", "health", "peak", "done")
 
 
 def answer(worker: Worker, ask: Dict[str, Any]) -> Dict[str, Any]:
@@ -252,7 +328,7 @@ def answer(worker: Worker, ask: Dict[str, Any]) -> Dict[str, Any]:
     except BaseException as error:  # noqa: BLE001 (also SystemExit: a workload that leaves quietly must not look like one that is done)
         traceback.print_exc()
         sys.stderr.flush()
-        return {"type": "error", "error": type(error).__name__, "text": " ".join(str(error).split())[:LONGEST_TEXT]}
+        return {"type": "error", **complaint(error)}
     return reply
 
 
@@ -263,7 +339,7 @@ def main(arguments: List[str]) -> int:
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]  # our siblings must not shadow anybody's modules
     channel = open_channel(arguments[1:])
     channel.send({"type": "hello", "protocol": PROTOCOL, "pid": os.getpid(), "python": "%d.%d.%d" % sys.version_info[:3]})
-    worker = Worker()
+    worker = Worker(channel.send)
     while True:
         ask = channel.receive()
         if ask is None:

@@ -26,9 +26,23 @@ def make_process(role: str = "lead", target: str = "build", runtime: str = "host
 
 
 def make_trial(
-    name: str, *, target: str = "build", driver: Driver = Driver.BLOCKS, call: str = "outcome", ghost_every: int = 0, **settings: Any
+    name: str,
+    *,
+    target: str = "build",
+    driver: Driver = Driver.BLOCKS,
+    call: str = "outcome",
+    ghost_every: int = 0,
+    kills: int = 0,
+    **settings: Any,
 ) -> Trial:
-    return Trial(name, f"cell-{name}", (make_process(target=target, **settings),), driver=driver, call=call, ghost_every=ghost_every)
+    process = make_process(target=target, **settings)
+    return Trial(name, f"cell-{name}", (process,), driver=driver, call=call, ghost_every=ghost_every, kills=kills)
+
+
+def make_job(name: str, *, steps: int = 6, kills: int | None = None, **settings: Any) -> Trial:
+    """Return a job of `steps` steps, supervised if it is to be killed."""
+    driver = Driver.JOB if kills is None else Driver.SUPERVISE
+    return make_trial(name, target="build_errand", driver=driver, kills=kills or 0, steps=steps, **settings)
 
 
 def with_deadlines(trial: Trial, **deadlines: float) -> Trial:
@@ -43,7 +57,7 @@ def make_round(*trials: Trial, arrangement: Arrangement = Arrangement.TURNS_OF_B
 def make_place(folder: Path) -> Place:
     for name in ("logs", "proofs"):
         (folder / name).mkdir(exist_ok=True)
-    return Place(folder / "logs", folder / "proofs", folder / "live.json", (ROOT,))
+    return Place(folder / "logs", folder / "proofs", folder / "live.json", (ROOT,), folder / "scratch")
 
 
 def run(

@@ -1,6 +1,6 @@
 """Workloads whose cost and misbehaviour are known in advance. They run in real workers, on the host runtime."""
 
-# ruff: noqa: UP006, UP031, UP035, PTH100, PTH116, PTH118, PTH120 (Python 3.8 runs it too)
+# ruff: noqa: UP006, UP031, UP035, PTH100, PTH110, PTH112, PTH116, PTH118, PTH120, PTH123, PTH208 (Python 3.8 runs it too)
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import threading
 import time
 from typing import Any, Dict, List
 
-from benchmarks.contract import Tally, Value, Workload
+from benchmarks.contract import Event, Tally, Value, Workload
 
 
 def spin(seconds: float) -> None:
@@ -161,6 +161,69 @@ def build_hungry(**_: Any) -> Workload:
     return Fake()
 
 
+def build_glutton(mib: int, **_: Any) -> Workload:
+    """A workload that takes and touches so much memory, one mebibyte after the other."""
+
+    class Glutton(Fake):
+        def outcome(self) -> List[Value]:
+            held = [b"x" * (1 << 20) for _ in range(mib)]
+            return [Value("held", len(held), "MiB")]
+
+    return Glutton()
+
+
+class BrokenError(Exception):
+    """A failure that brings its own code and numbers."""
+
+    code = "disk_full"
+    numbers = {"free_bytes": 5}  # noqa: RUF012 (as a workload may write it)
+
+
+class Errand(Fake):
+    """A job of `steps` steps. Each is noted in a file in the scratch folder, so that the next life goes on where this one ended."""
+
+    def job(self, tell: Any) -> None:
+        self.misbehave("job")
+        notes = os.path.join(self.settings.get("scratch_dir", os.devnull), "steps")
+        done = 0
+        if os.path.exists(notes):
+            with open(notes, encoding="ascii") as lines:
+                done = int(lines.read().split()[-1])
+            tell(Event("resumed_at", done, "step", step=done))
+        steps = int(self.settings["steps"]) + {"fewer": -1, "more": 1}.get(self.fault, 0)
+        t0_ns = time.perf_counter_ns()
+        for step in range(done + 1, steps + 1):
+            self.step(step, notes, tell)
+        if self.fault != "tells_no_job":
+            tell(Event("job", 4.0 * (steps - done), "samples", t0_ns, time.perf_counter_ns(), steps))
+
+    def step(self, step: int, notes: str, tell: Any) -> None:
+        t0_ns = time.perf_counter_ns()
+        time.sleep(self.step_s)
+        if "scratch_dir" in self.settings:
+            with open(notes, "a", encoding="ascii") as lines:
+                lines.write("%d\n" % step)
+        if self.fault != "tells_no_step":
+            tell(Event("step", self.step_s, "s", t0_ns, time.perf_counter_ns(), step))
+        if step == 3 and self.fault == "breaks":
+            raise BrokenError("no room left in %s" % notes)
+        if step == 3 and self.fault == "exit_in_job":
+            os._exit(0)
+        if step == 3 and self.fault == "dies":
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def outcome(self) -> List[Value]:
+        folder = self.settings.get("scratch_dir")
+        return [Value("files", None if folder is None else len(os.listdir(folder)), "count", "no scratch folder" if folder is None else None)]
+
+    def facts(self) -> Dict[str, Any]:
+        return {name: self.settings[name] for name in ("life", "scratch_dir") if name in self.settings}
+
+
+def build_errand(**settings: Any) -> Errand:
+    return Errand(**settings)
+
+
 class _Bystander:
     """A helper's workload: it has no steps of its own."""
 
@@ -169,6 +232,11 @@ class _Bystander:
 
     def facts(self) -> Dict[str, Any]:
         return {}
+
+
+def build_noting_bystander(scratch_dir: str = "", **settings: Any) -> Any:
+    print("scratch ok" if os.path.isdir(scratch_dir) else "no scratch", flush=True)  # noqa: T201 (for its log)
+    return _Bystander(**settings)
 
 
 def build_bystander(fault: str = "", **settings: Any) -> Any:

@@ -264,3 +264,10 @@ def test_after_a_failed_trial_the_second_start_of_its_partner_is_missing_and_tol
         if (found := make_round(*trials, arrangement=Arrangement.TURNS_OF_TRIALS, seed=seed, quads=1)) and run(found, tmp_path).order == "ABBA"
     )
     assert State.INTERRUPTED == run(round_, tmp_path).trials[0].outcome.state
+
+
+@pytest.mark.parametrize("seed", [7, 8, 9, 10])
+def test_the_partner_of_a_trial_killed_for_want_of_memory_goes_on_in_turns_of_trials(tmp_path: Path, seed: int):
+    killed, other = make_trial("killed", fault="sigkill", at="blocks"), make_trial("other")
+    record = run(make_round(killed, other, arrangement=Arrangement.TURNS_OF_TRIALS, seed=seed, quads=1), tmp_path)
+    assert {"killed": State.FAILED, "other": State.COMPLETED} == {trial.id: trial.outcome.state for trial in record.trials}

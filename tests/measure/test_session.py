@@ -20,7 +20,7 @@ from harness.errors import MeasureError
 from harness.measure.blocks import QuadRules
 from harness.measure.load import read_load
 from harness.model import Arrangement, Driver, Outcome, RoundRecord, State
-from tests.measure.builders import DEAF, make_place, make_process, make_round, make_trial, quiet_machine, run
+from tests.measure.builders import DEAF, make_job, make_place, make_process, make_round, make_trial, quiet_machine, run
 
 
 def work(record: RoundRecord, trial: str, part: str = "main"):
@@ -261,6 +261,23 @@ def test_a_first_quad_unlike_the_later_ones_is_dropped_as_late_warm_up(tmp_path:
 def test_a_proof_cannot_take_turns_of_blocks(tmp_path: Path):
     with pytest.raises(MeasureError, match="arrange it solo"):
         run(make_round(make_trial("a", driver=Driver.ONCE)), tmp_path)
+
+
+def test_who_has_no_blocks_is_named_with_its_driver(tmp_path: Path):
+    with pytest.raises(MeasureError, match="trial b has none: its driver is `job`"):
+        run(make_round(make_trial("a"), make_job("b")), tmp_path)
+
+
+def test_several_solo_trials_run_in_an_order_drawn_by_the_seed(tmp_path: Path):
+    def order_of(seed: int) -> tuple[str, str]:
+        record = run(make_round(*(make_job(name, steps=1) for name in "abc"), arrangement=Arrangement.SOLO, seed=seed), tmp_path)
+        jobs = sorted((reading for reading in record.readings if reading.name == "job"), key=lambda reading: reading.t0_ns)
+        return record.order, "".join(reading.trial.upper() for reading in jobs)
+
+    orders = [order_of(seed) for seed in range(5)]
+    assert all(told == ran and "ABC" == "".join(sorted(ran)) for told, ran in orders)
+    assert len(set(orders)) > 1
+    assert orders[0] == order_of(0)
 
 
 def test_nothing_lives_and_no_live_file_remains_after_a_round(tmp_path: Path):
