@@ -25,26 +25,28 @@ _RATES = frozenset({"throughput", "step_time"})
 
 
 def killed_estimate(book: Book, case: Case) -> Estimate | None:
-    """Return the value that the case names for an out-of-memory kill, if the treatment was killed in two rounds and never completed."""
+    """Return the value that the case names for an out-of-memory kill, if the treatment was killed in two rounds and never completed, and its
+    partners did complete."""
     if case.killed_counts_as is None:
         return None
     for term in (t for t in case.estimand.terms if t.weight > 0):
-        kills = sum(_out_of_memory(r.trial(term.trial)) and not _others_failed(r, term.trial) for r in book.lost(term.contrast))
-        if kills >= LEAST_LOST and not book.effects(case.estimand)[0]:
+        kills = sum((t := r.trial(term.trial)) is not None and t.outcome.out_of_memory and not _others_failed(r, term.trial) for r in book.lost(term.contrast))
+        if kills >= LEAST_LOST and _others_lived(book, term) and not book.effects(case.estimand)[0]:
             value = case.killed_counts_as
             return Estimate(value, value, value, kills, "bound", 1 - book.plan.alpha)
     return None
 
 
+def _others_lived(book: Book, term: Term) -> bool:
+    """Whether every partner of a killed arm was seen to complete beside it, or there is none: else the room may have been too small for anybody."""
+    lost = book.lost(term.contrast)
+    partners = {trial.id for record in lost for trial in record.trials if trial.id != term.trial}
+    return all(any(t.id == name and t.outcome.state is State.COMPLETED for r in lost for t in r.trials) for name in partners)
+
+
 def _others_failed(record: RoundRecord, trial: str) -> bool:
     """A treatment that is killed where its baseline fails too says nothing of the difference between them."""
     return any(other.outcome.state in {State.FAILED, State.INVALID} for other in record.trials if other.id != trial)
-
-
-def _out_of_memory(trial: TrialRecord | None) -> bool:
-    """A SIGKILL that nobody of ours sent is most often the kernel's, for want of memory; the parent notes it as possibly so."""
-    reason = trial.outcome.reason if trial is not None and trial.outcome.state is State.FAILED else None
-    return reason is not None and (reason.code in {"out_of_memory", "oom"} or bool(reason.numbers.get("possibly_out_of_memory")))
 
 
 def timeout_estimate(book: Book, case: Case) -> Estimate | None:

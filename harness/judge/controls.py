@@ -22,8 +22,9 @@ _SEVERITY = (HELD, NOT_SHOWN, FAILED)
 
 
 def judge_controls(book: Book) -> tuple[ControlResult, ...]:
-    """Return the result of every control of the plan, in its order."""
-    return tuple(judge_control(book, control) for control in book.plan.controls)
+    """Return the result of every control of the plan that was due, in its order."""
+    idle = {contrast.id for contrast in book.plan.contrasts if contrast.standby and not book.records(contrast.id)}
+    return tuple(judge_control(book, control) for control in book.plan.controls if control.contrast not in idle)
 
 
 def judge_control(book: Book, control: Control) -> ControlResult:

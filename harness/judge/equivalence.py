@@ -50,6 +50,8 @@ def _judge_proof(book: Book, proof: Proof, load_proof: Callable[[str], Arrays]) 
             arrays[arm] = load_proof(name)
         except (HarnessError, OSError, ValueError, KeyError) as error:
             return ProofResult(proof.id, None, Reason("unreadable", f"the proof of the {arm} could not be read: {error}"))
+    if "samples" in arrays["baseline"]:
+        return ProofResult(proof.id, *compare_deliveries(arrays["baseline"], arrays["treatment"], book.thresholds))
     passed, reason = compare(arrays["baseline"], arrays.get("perturbed baseline"), arrays["treatment"], proof.precision, book.thresholds)
     return ProofResult(proof.id, passed, reason)
 
@@ -71,7 +73,7 @@ def compare(
 ) -> tuple[bool | None, Reason]:
     """Return whether `treatment` computes what `baseline` does, and the reason with every difference beside its tolerance.
 
-    Arrays: `loss` (2,), `finite`, sketches `update_1` and `update_2` (any equal length), `update_norm` (2,). None: the proof proves nothing, because
+    Arrays of nets: `loss` (2,), `finite`, sketches `update_1` and `update_2` (any equal length), `update_norm` (2,). None: the proof proves nothing, because
     arrays are missing or misshapen, or because the baseline itself is not finite or does not learn.
     """
     reduced = precision in REDUCED
@@ -94,6 +96,41 @@ def compare(
     if failed:
         return False, Reason("differs", "; ".join(failed), numbers)
     return True, Reason("same", "loss and finiteness agree" if reduced else "loss and weight updates agree", numbers)
+
+
+def compare_deliveries(baseline: Arrays, treatment: Arrays, thresholds: Thresholds = DEFAULTS) -> tuple[bool | None, Reason]:
+    """Return whether two pipelines deliver the same samples in an epoch: as many, the same ones, of the same classes, with the same pixels.
+
+    Arrays: `samples` () how many, `ids` checksums over the samples' names, `labels` (classes,) how many of each, `pixels` (samples, 3) mean colours
+    in the order of the samples' names, in [-1, 1].
+    """
+    needed = ("samples", "ids", "labels", "pixels")
+    for arm, arrays in (("baseline", baseline), ("treatment", treatment)):
+        missing = [key for key in needed if key not in arrays]
+        if missing:
+            return None, Reason("no_proof", f"the proof of the {arm} lacks {', '.join(missing)}")
+    ours, theirs = int(np.ravel(treatment["samples"])[0]), int(np.ravel(baseline["samples"])[0])
+    if theirs == 0:
+        return None, Reason("no_proof", "the baseline delivered no sample")
+    numbers: dict[str, Scalar] = {"samples": ours, "samples_expected": theirs}
+    wrong = _other_samples(baseline, treatment)
+    if wrong is None:
+        difference = float(np.max(np.abs(np.asarray(baseline["pixels"], np.float64) - np.asarray(treatment["pixels"], np.float64))))
+        numbers |= {"pixels_difference": _plain(difference), "pixels_tolerance": thresholds.proof_pixels}
+        if not difference <= thresholds.proof_pixels:
+            wrong = f"a sample's mean colour differs by {difference:.2g}, allowed is {thresholds.proof_pixels:.2g}"
+    return (True, Reason("same", f"the same {ours} samples, classes and pixels", numbers)) if wrong is None else (False, Reason("differs", wrong, numbers))
+
+
+def _other_samples(baseline: Arrays, treatment: Arrays) -> str | None:
+    """Return what tells the two sets of samples apart before their pixels are looked at, None where nothing does."""
+    ours, theirs = int(np.ravel(treatment["samples"])[0]), int(np.ravel(baseline["samples"])[0])
+    if ours != theirs:
+        return f"an epoch holds {ours} samples instead of {theirs}"
+    for what, name in (("ids", "names"), ("labels", "classes")):
+        if not np.array_equal(baseline[what], treatment[what]):
+            return f"an epoch holds other samples: their {name} differ"
+    return "the samples' pixels have another shape" if np.shape(baseline["pixels"]) != np.shape(treatment["pixels"]) else None
 
 
 def _unfit(named: Mapping[str, Arrays], *, updates: bool) -> str:

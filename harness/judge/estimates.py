@@ -52,7 +52,7 @@ def _by_looks(book: Book, estimand: Estimand, values: list[float], alpha: float,
     looks = [take_look(values[:n], alpha_look, floors) for n in schedule(planned, stops, len(values))]
     defect = unstable(book, estimand)
     if not looks:
-        text = f"{len(values)} rounds completed, the first look needs {next((n for n in planned if n >= LEAST_ROUNDS), LEAST_ROUNDS)}"
+        text = f"{len(values)} {'round' if len(values) == 1 else 'rounds'} completed, the first look needs {next((n for n in planned if n >= LEAST_ROUNDS), LEAST_ROUNDS)}"
         defect = defect or Reason("too_few_rounds", text, {"rounds": len(values)})
         return Found(present(values, alpha_look, floors, estimand.scale), defect, floors, alpha_look)
     low, high = intersect(looks)

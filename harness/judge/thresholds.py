@@ -27,6 +27,7 @@ class Thresholds:
     proof_loss_mixed_bfloat16: float = 2e-2
     proof_loss_mixed_float16: float = 2e-2
     proof_loss_float16: float = 2e-2
+    proof_pixels: float = 0.02  # mean colour of a sample, of a range of 2: decoders and resizers round differently
 
     def floor(self, device: str) -> float:
         return self.floor_gpu if device == "gpu" else self.floor_cpu

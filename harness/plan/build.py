@@ -15,6 +15,7 @@ from harness.errors import ConfigError
 from harness.model import (
     Case,
     Claim,
+    Driver,
     Ladder,
     Plan,
     Purpose,
@@ -26,7 +27,7 @@ from harness.plan.cells import Bench, unmet
 from harness.plan.controls import plan_controls
 from harness.plan.draft import Draft
 from harness.plan.estimands import PlannedCase, plan_case, slope_points
-from harness.plan.ladder import ladder_total, rung_cases
+from harness.plan.ladder import in_one_contrast, ladder_total, rung_cases, rungs_for, together_arms
 from harness.plan.proofs import proofs_of
 from harness.plan.scope import missing, on_exact_hardware
 from harness.plan.specs import CaseSpec, ClaimSpec, Rung, SweepSpec
@@ -45,6 +46,7 @@ class Request:
     seed: int = 0
     workload: str = STANDARD_WORKLOAD
     sizes: dict[str, Scalar] = field(default_factory=dict)
+    save_every: int | None = None  # steps between the saves of a job, instead of the claims' own
 
 
 def make_plan(claims: list[ClaimSpec], sweep: SweepSpec, bench: Bench, rungs: list[Rung], request: Request) -> Plan:
@@ -163,8 +165,12 @@ def _expanded(cases: list[CaseSpec], sweep: SweepSpec, rungs: list[Rung]) -> lis
     out: list[CaseSpec] = []
     for case in cases:
         if case.form in {"ladder", "ladder_total"}:
-            total = ladder_total(case, rungs)
-            out += [total, *(rung_cases(rungs, total) if case.form == "ladder" and sweep.ladder else [])]
+            mine = rungs_for(case, rungs)
+            total = ladder_total(case, mine)
+            rest = rung_cases(mine, total) if case.form == "ladder" and sweep.ladder else []
+            if rest and case.driver is Driver.JOB:
+                total = in_one_contrast(total, together_arms(mine), "off", "on")
+            out += [total, *rest]
         elif case.form == "slope":
             out += [case, *slope_points(case)]
         else:
@@ -190,6 +196,9 @@ def _plan_case(claim: str, spec: CaseSpec, sweep: SweepSpec, bench: Bench, reque
         if request.sizes:
             sizes |= request.sizes
             reading = "sizes chosen by hand: " + ", ".join(f"{name} {value}" for name, value in request.sizes.items())
+    if request.save_every and spec.driver is Driver.JOB:
+        sizes |= {"interval_steps": request.save_every}
+        reading = f"interval between saves chosen by hand: {request.save_every} steps"
     thrown = _switches_by_hand(spec, bench)
     if thrown:
         reading = f"switches chosen by hand: {', '.join(thrown)}"

@@ -13,6 +13,7 @@ from harness.model import Cell, Driver, Machine, Process, Reason, Round, Scalar,
 from harness.plan.scope import missing
 from harness.plan.specs import Factor, Level, WorkloadSpec
 
+MIB = 1 << 20
 SEED_STRIDE = 1000
 """Distance of the seeds of two rounds: more than any outcome uses of its own in one round."""
 
@@ -85,7 +86,8 @@ def make_cell(bench: Bench, workload: str, levels: dict[str, str], sizes: dict[s
 def make_trial(bench: Bench, cell: Cell, driver: Driver, call: str = "outcome", name: str | None = None, ghost_every: int = 0) -> Trial:
     """Return the trial that measures `cell`: one process, with the levels' own settings and environment laid over the cell's.
 
-    Paths of this machine (a level's interpreter, the data folder) are left out: a plan is written into the bundle. `localise` adds them.
+    Sizes that are about the process and not about the work: `cores` (the first so many usable ones; `localise` picks them), `memory_limit_mib`
+    (a control group's), `kills` (driver supervise). Paths of this machine (a level's interpreter, the data folder) are left out: a plan is written into the bundle. `localise` adds them.
     """
     workload = bench.workloads[cell.workload]
     settings: dict[str, Scalar] = {**cell.sizes, **cell.levels, "device": cell.device}
@@ -94,18 +96,30 @@ def make_trial(bench: Bench, cell: Cell, driver: Driver, call: str = "outcome", 
         settings |= bench.factors[factor].levels[chosen].settings
         env |= bench.factors[factor].levels[chosen].env
     gpus = tuple(gpu.uuid for gpu in bench.machine.gpus[: bench.gpus]) if cell.device == "gpu" else ()
-    process = Process("lead", workload.target, settings, workload.runtime, env=env, gpus=gpus)
-    return Trial(name or cell.id, cell.id, (process,), driver=driver, call=call, ghost_every=ghost_every)
+    limit_mib, kills = settings.get("memory_limit_mib"), settings.get("kills")
+    process = Process(
+        "lead",
+        workload.target,
+        settings,
+        workload.runtime,
+        env=env,
+        gpus=gpus,
+        cgroup_memory_bytes=limit_mib * MIB if isinstance(limit_mib, int) else None,
+    )
+    times = kills if driver is Driver.SUPERVISE and isinstance(kills, int) else 0
+    return Trial(name or cell.id, cell.id, (process,), driver=driver, call=call, ghost_every=ghost_every, kills=times)
 
 
-def localise(round_: Round, cells: dict[str, Cell], factors: dict[str, Factor], extra: dict[str, Scalar]) -> Round:
+def localise(round_: Round, cells: dict[str, Cell], factors: dict[str, Factor], extra: dict[str, Scalar], cpus: tuple[int, ...] = ()) -> Round:
     """Return the round with what belongs to this machine and to this replicate alone: each level's interpreter, `extra` settings such as the data
-    folder, and for outcomes a seed of the round's own, equal in all arms: the same seed again would be no replicate."""
-    return replace(round_, trials=tuple(_localised(_reseeded(trial, round_.index), cells[trial.cell], factors, extra) for trial in round_.trials))
+    folder, of the usable `cpus` the first so many where a cell asks for a number of cores, and for outcomes a seed of the round's own, equal in all
+    arms: the same seed again would be no replicate."""
+    trials = (_localised(_reseeded(trial, round_.index), cells[trial.cell], factors, extra, cpus) for trial in round_.trials)
+    return replace(round_, trials=tuple(trials))
 
 
 def _reseeded(trial: Trial, index: int) -> Trial:
-    if trial.driver is not Driver.ONCE or trial.call != "outcome":
+    if trial.driver is Driver.BLOCKS or trial.call != "outcome":
         return trial
     return replace(trial, processes=tuple(replace(p, settings={**p.settings, "seed": _seed_of(p) + SEED_STRIDE * index}) for p in trial.processes))
 
@@ -115,8 +129,10 @@ def _seed_of(process: Process) -> int:
     return seed if isinstance(seed, int) else 0
 
 
-def _localised(trial: Trial, cell: Cell, factors: dict[str, Factor], extra: dict[str, Scalar]) -> Trial:
+def _localised(trial: Trial, cell: Cell, factors: dict[str, Factor], extra: dict[str, Scalar], cpus: tuple[int, ...]) -> Trial:
     named = [factors[factor].levels[name].interpreter for factor, name in cell.levels.items() if factor in factors]
     interpreter = next((path for path in named if path), None)
-    processes = (replace(p, interpreter=interpreter or p.interpreter, settings={**extra, **p.settings}) for p in trial.processes)
+    cores = cell.sizes.get("cores")
+    chosen = cpus[:cores] if isinstance(cores, int) else None
+    processes = (replace(p, interpreter=interpreter or p.interpreter, settings={**extra, **p.settings}, cpus=chosen or p.cpus) for p in trial.processes)
     return replace(trial, processes=tuple(processes))

@@ -1,4 +1,4 @@
-"""The controls of a plan: duets whose answer is known, one for each arrangement in which arms are compared."""
+"""The controls of a plan: pairs whose answer is known, for each arrangement in which arms are compared."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ GHOST_EVERY = 10
 
 def plan_controls(contrasts: tuple[Contrast, ...], sweep: SweepSpec, bench: Bench) -> tuple[tuple[Control, ...], tuple[Contrast, ...], dict[str, Cell]]:
     """Return controls for each arrangement in which arms are compared, their contrasts and cells."""
-    used = [a for a in (Arrangement.TURNS_OF_BLOCKS, Arrangement.TURNS_OF_TRIALS) if any(c.arrangement is a for c in contrasts)]
+    compared = {c.arrangement for c in contrasts if len(c.trials) > 1}
+    # Duets whose arms do not fit side by side, or do not rest, become turns of trials in the course of a run.
+    standby = {Arrangement.TURNS_OF_TRIALS} - compared if Arrangement.TURNS_OF_BLOCKS in compared else set()
+    used = [a for a in Arrangement if a in compared | standby]
     cell = make_cell(bench, sweep.control.workload, {}, sweep.control.sizes, f"sweep {sweep.name}, control")
     controls: list[Control] = []
     duets: list[Contrast] = []
@@ -26,6 +29,7 @@ def plan_controls(contrasts: tuple[Contrast, ...], sweep: SweepSpec, bench: Benc
         title = f"two workers of the same cell, {arrangement.value.replace('_', ' ')}"
         block_s, quads = timing(bench, sweep, arrangement, [cell, cell])
         duet = Contrast(name, title, Purpose.CONTROL, trials, arrangement, (sweep.control_rounds,), quads, block_s, absence=blocks)
+        duet = replace(duet, standby=arrangement in standby)
         duets.append(replace(duet, expected_round_s=expected_round_s(duet, bench, {cell.id: cell})))
         kinds = (ControlKind.NEGATIVE, ControlKind.POSITIVE, *((ControlKind.ABSENCE,) if blocks else ()))
         controls += [Control(f"{name}-{kind.value}", kind, name, bench.device, arrangement) for kind in kinds]

@@ -167,8 +167,8 @@ def _contrast(name: str, spec: CaseSpec, bench: Bench, sweep: SweepSpec, drivers
     """Return the contrast of the cells, each with its driver. Arms that answer once are exact where their scale is."""
     arrangement = _arrangement(spec, len(drivers))
     trials = tuple(make_trial(bench, cells[cell], driver) for cell, driver in drivers.items())
-    once = set(drivers.values()) == {Driver.ONCE}
-    looks = (2,) if once and _scale(spec) is Scale.EXACT else sweep.looks
+    whole = Driver.BLOCKS not in drivers.values()
+    looks = (2,) if whole and _scale(spec) is Scale.EXACT else sweep.looks
     block_s, quads = timing(bench, sweep, arrangement, list(cells.values()))
     contrast = Contrast(name, spec.title, Purpose.CLAIM, trials, arrangement, looks, quads, block_s)
     return replace(contrast, expected_round_s=expected_round_s(contrast, bench, cells))
@@ -212,8 +212,10 @@ def expected_round_s(contrast: Contrast, bench: Bench, cells: dict[str, Cell]) -
         expected = bench.workloads[cell.workload].expected.get(bench.device)
         start = expected.start_s if expected else 10.0
         starts = 2 if contrast.arrangement is Arrangement.TURNS_OF_TRIALS else 1
-        if trial.driver is Driver.ONCE:
-            total += start
+        steps = cell.sizes.get("steps") if trial.driver in {Driver.JOB, Driver.SUPERVISE} else 0
+        if trial.driver is not Driver.BLOCKS:
+            work_s = expected_step_s(bench, cell) * steps if isinstance(steps, int) else 0.0
+            total += starts * (start * (1 + trial.kills) + work_s)
             continue
         block = max(contrast.block_s, expected_step_s(bench, cell))
         total += starts * start + (contrast.quads + 1) * turns * block

@@ -70,15 +70,15 @@ def _device(plan: Plan) -> str:
 
 def total_seconds(plan: Plan) -> tuple[float, float]:
     """Return (seconds up to every first look, seconds if every look is needed)."""
-    first = sum(c.looks[0] * c.expected_round_s for c in plan.contrasts)
-    return first, sum(c.looks[-1] * c.expected_round_s for c in plan.contrasts)
+    planned = [c for c in plan.contrasts if not c.standby]
+    return sum(c.looks[0] * c.expected_round_s for c in planned), sum(c.looks[-1] * c.expected_round_s for c in planned)
 
 
 def overhead_rows(plan: Plan) -> tuple[tuple[str, int, float], ...]:
     """Return (what, rounds, seconds) of the parts that serve every claim: controls and proofs."""
     rows = []
     for purpose, what in ((Purpose.CONTROL, "controls: is the instrument right today?"), (Purpose.PROOF, "proofs: do the arms compute the same?")):
-        mine = [c for c in plan.contrasts if c.purpose is purpose]
+        mine = [c for c in plan.contrasts if c.purpose is purpose and not c.standby]
         rows.append((what, sum(c.looks[0] for c in mine), sum(c.looks[0] * c.expected_round_s for c in mine)))
     return tuple(rows)
 

@@ -17,15 +17,36 @@ PERTURBATION = 1e-7
 """Relative change of the weights whose effect on two steps, times ten, is the tolerance for "computes the same"."""
 
 
+DELIVERY, DELIVERS = "pipeline", "tfdata"
+"""The workload that shows which samples an input level delivers, and the level that every other one is held against."""
+
+
 def _proof_cell(cell: Cell, bench: Bench, levels: dict[str, str], extra: dict[str, Scalar]) -> Cell:
-    spec = bench.workloads[cell.workload]
+    workload = bench.workloads[cell.workload].proven_as or cell.workload
+    spec = bench.workloads[workload]
     model_sizes = {**spec.sizes.get(bench.device, {}), **spec.proof, **extra}
-    aside = {name: factor.default for name, factor in bench.factors.items() if not factor.arithmetic}
-    return make_cell(bench, cell.workload, {**levels, **aside}, model_sizes, f"proof of {cell.workload}")
+    aside = {name: factor.default for name, factor in bench.factors.items() if not factor.arithmetic and not factor.levels[levels[name]].arithmetic}
+    return make_cell(bench, workload, {**levels, **aside}, model_sizes, f"proof of {workload}")
 
 
 def proofs_of(cell: Cell, bench: Bench, draft: Draft) -> list[str]:
-    """Return the ids of the proofs that `cell` computes what its workload's reference computes; the reference itself needs none."""
+    """Return the ids of the proofs that `cell` computes what its workload's reference computes, from the same samples; a reference needs none."""
+    arithmetic = _arithmetic_proofs(cell, bench, draft) if bench.workloads[cell.workload].computes else []
+    return arithmetic + _delivery_proofs(cell, bench, draft)
+
+
+def _delivery_proofs(cell: Cell, bench: Bench, draft: Draft) -> list[str]:
+    """Real files: every epoch holds the same samples, and their pixels agree within the decoders' tolerance."""
+    chosen = cell.levels.get("input", "")
+    if chosen == DELIVERS or DELIVERY not in bench.workloads or not bench.factors["input"].levels[chosen].delivers:
+        return []
+    sizes = {**bench.workloads[DELIVERY].sizes.get(bench.device, {}), **bench.workloads[DELIVERY].proof}
+    reference, mine = (make_cell(bench, DELIVERY, {"input": name}, sizes, f"proof of input={name}") for name in (DELIVERS, chosen))
+    base = _proof_contrast(reference, bench, draft)
+    return [_proof(mine, f"input={chosen} delivers what {DELIVERS} does", base, base, "fp32", bench, draft)]
+
+
+def _arithmetic_proofs(cell: Cell, bench: Bench, draft: Draft) -> list[str]:
     defaults = {name: factor.default for name, factor in bench.factors.items()}
     reference = _proof_cell(cell, bench, defaults, {})
     mine = _proof_cell(cell, bench, cell.levels, {})

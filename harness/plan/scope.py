@@ -8,6 +8,12 @@ import sys
 from harness.model import Machine, Reason
 from harness.plan.specs import Needs
 
+ABILITIES = {
+    "memory_cgroup": "the permission to make a control group with a memory limit",
+    "fuse": "FUSE, for a directory that is slow on purpose (/dev/fuse and fusermount3)",
+}
+"""What a user may or may not do on a machine, and how a reason words it. `harness.measure.machine` finds out."""
+
 
 def missing(needs: Needs, machine: Machine, device: str) -> Reason | None:
     """Return why `machine` does not meet `needs` when measuring on `device` ("cpu" or "gpu"), or None where it does."""
@@ -34,6 +40,8 @@ def _missing_counts(needs: Needs, machine: Machine, device: str) -> Reason | Non
         return Reason("needs_cores", f"needs {needs.cores} usable cores: {machine.cores} found", {"asked": needs.cores, "found": machine.cores})
     if needs.platform is not None and not sys.platform.startswith(needs.platform):
         return Reason("needs_platform", f"needs {needs.platform}: this is {sys.platform}")
+    if needs.ability is not None and needs.ability not in machine.abilities:
+        return Reason("needs_ability", f"needs {ABILITIES.get(needs.ability, needs.ability)}", {"ability": needs.ability})
     if needs.package is not None and importlib.util.find_spec(needs.package) is None:
         return Reason("needs_package", f"needs the package {needs.package}, which is not installed")
     return None

@@ -29,6 +29,7 @@ class Needs(Strict, frozen=True):
     cores: int | None = None
     package: str | None = None
     platform: str | None = None
+    ability: str | None = None  # what this user may do here: a key of harness.plan.scope.ABILITIES
 
 
 class Level(Strict, frozen=True):
@@ -40,6 +41,8 @@ class Level(Strict, frozen=True):
     env: dict[str, str] = {}
     interpreter: str | None = None
     not_built: str | None = None
+    arithmetic: bool = False  # of a factor that changes no arithmetic, this level computes with other code: it has a proof of its own
+    delivers: bool = False  # it reads samples: proven to deliver the same ones as DELIVERY's reference does
 
 
 class Factor(Strict, frozen=True):
@@ -66,6 +69,8 @@ class WorkloadSpec(Strict, frozen=True):
     sizes: dict[str, dict[str, Scalar]] = {}
     expected: dict[str, Expected] = {}
     proof: dict[str, Scalar] = {}  # sizes in which arms are proven equal, over the default sizes
+    computes: bool = True  # false: it trains nothing, so only what its input delivers can be proven
+    proven_as: str | None = None  # the workload whose step it takes: proven once, there
 
 
 class TermSpec(Strict, frozen=True):
@@ -163,6 +168,7 @@ class Rung(Strict, frozen=True):
     factor: str
     off: str
     on: str
+    job: bool = False  # it shows in whole jobs alone, on real files: device-resident blocks have neither input nor saves
 
 
 SpecT = TypeVar("SpecT")

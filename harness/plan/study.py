@@ -46,6 +46,7 @@ class Ledger:
     def __init__(self, records: Sequence[RoundRecord] = ()) -> None:
         self.by_contrast: dict[str, list[RoundRecord]] = {}
         self.completed: Counter[str] = Counter()
+        self.arrangements: set[Arrangement] = set()
         self.peak_bytes: dict[str, int] = {}
         self.stages: dict[str, tuple[int, int, float]] = {}  # of contrasts that were asked after, until their next record
         for record in records:
@@ -54,6 +55,7 @@ class Ledger:
     def add(self, record: RoundRecord) -> None:
         self.by_contrast.setdefault(record.contrast, []).append(record)
         self.stages.pop(record.contrast, None)
+        self.arrangements.add(record.arrangement)
         self.completed[record.contrast] += record.outcome.state is State.COMPLETED
         for trial in record.trials:
             if trial.peak_rss_bytes:
@@ -119,7 +121,7 @@ def _arrangement(contrast: Contrast, records: list[RoundRecord], ledger: Ledger,
         return Arrangement.TURNS_OF_TRIALS
     if any(flag.code == "idle_partner" for record in records for flag in record.flags):
         return Arrangement.TURNS_OF_TRIALS
-    if any(_out_of_memory(record) for record in records):
+    if any(trial.outcome.out_of_memory for record in records for trial in record.trials):
         return Arrangement.TURNS_OF_TRIALS
     # Once a round has been completed side by side, the arms do fit: a passing dip of free memory must not throw finished rounds away.
     fitted = any(record.outcome.state is State.COMPLETED for record in records)
@@ -127,11 +129,6 @@ def _arrangement(contrast: Contrast, records: list[RoundRecord], ledger: Ledger,
     if not fitted and situation.free_bytes is not None and sum(peaks) > MEMORY_SHARE * situation.free_bytes:
         return Arrangement.TURNS_OF_TRIALS
     return contrast.arrangement
-
-
-def _out_of_memory(record: RoundRecord) -> bool:
-    reasons = [trial.outcome.reason for trial in record.trials if trial.outcome.reason is not None]
-    return any(reason.code == "out_of_memory" or reason.numbers.get("possibly_out_of_memory") is True for reason in reasons)
 
 
 # ---------------------------------------------------------------- the schedule over all studies
@@ -163,13 +160,18 @@ def _stage_now(contrast: Contrast, ledger: Ledger) -> tuple[int, int, float]:
     return 2, looks, contrast.expected_round_s * contrast.looks[0] * (1 + contrast.priority)
 
 
+def is_due(contrast: Contrast, ledger: Ledger) -> bool:
+    """Whether a contrast is to be measured: a control on standby only once its arrangement was taken, which nothing had been planned in."""
+    return not contrast.standby or contrast.arrangement in ledger.arrangements
+
+
 def next_of_all(plan: Plan, ledger: Ledger, settled: IsSettled, situation: Situation, closed: dict[str, Reason]) -> Round | Done:
     """Return the most informative round that still fits into the time left, or Done.
 
     `closed` holds the contrasts that are done, with their reasons; it is extended here, so that none is asked twice.
     """
     too_long: list[str] = []
-    waiting = [contrast for contrast in plan.contrasts if contrast.id not in closed]
+    waiting = [contrast for contrast in plan.contrasts if contrast.id not in closed and is_due(contrast, ledger)]
     while waiting:
         contrast = min(waiting, key=lambda c: _stage(c, ledger))
         waiting.remove(contrast)
@@ -194,7 +196,7 @@ def remaining_s(plan: Plan, ledger: Ledger, closed: Mapping[str, Reason]) -> flo
     """Return roughly how many seconds the open contrasts still need to reach their next look."""
     total = 0.0
     for contrast in plan.contrasts:
-        if contrast.id in closed:
+        if contrast.id in closed or not is_due(contrast, ledger):
             continue
         done = ledger.completed[contrast.id]
         target = next((look for look in contrast.looks if look > done), contrast.looks[-1])

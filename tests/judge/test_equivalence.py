@@ -7,7 +7,7 @@ import pytest
 
 from harness.errors import BundleError
 from harness.judge.book import Book
-from harness.judge.equivalence import REDUCED, compare, judge_proofs
+from harness.judge.equivalence import REDUCED, compare, compare_deliveries, judge_proofs
 from harness.model import Proof, Purpose
 from tests.helpers import make_contrast, make_record, make_trial_record
 from tests.judge.builders import lost_round, plan_of, train
@@ -148,3 +148,42 @@ def test_in_reduced_precision_no_perturbed_proof_is_needed():
     records = [proof_round(name) for name in ("base", "treated")]
 
     assert [True] == [result.passed for result in judge_proofs(Book(proof_plan("mixed_float16"), records), FILES.__getitem__)]
+
+
+# ---------------------------------------------------------------- what pipelines deliver
+
+
+def delivery(**changes):
+    pixels = np.linspace(-0.5, 0.5, 12).reshape(4, 3)
+    return {"samples": np.array(4), "ids": np.array([10, 3]), "labels": np.array([2, 2]), "pixels": pixels} | changes
+
+
+def test_two_pipelines_that_deliver_the_same_set_pass():
+    assert compare_deliveries(delivery(), delivery(pixels=delivery()["pixels"] + 0.01))[0] is True
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ({"samples": np.array(3)}, "an epoch holds 3 samples instead of 4"),
+        ({"ids": np.array([10, 4])}, "an epoch holds other samples: their names differ"),
+        ({"labels": np.array([1, 3])}, "an epoch holds other samples: their classes differ"),
+        ({"pixels": delivery()["pixels"] + 0.03}, "a sample's mean colour differs by 0.03, allowed is 0.02"),
+        ({"pixels": np.full((4, 3), np.nan)}, "a sample's mean colour differs by nan, allowed is 0.02"),
+        ({"pixels": np.zeros((4, 1))}, "the samples' pixels have another shape"),
+    ],
+    ids=["a sample less", "another sample", "other classes", "other pixels", "no number", "grey pixels"],
+)
+def test_what_is_not_the_same_set_is_refused_with_the_reason(changes, text):
+    passed_, reason = compare_deliveries(delivery(), delivery(**changes))
+    assert (False, text) == (passed_, reason.text)
+
+
+@pytest.mark.parametrize("missing", ["ids", "labels", "pixels", "samples"])
+def test_a_delivery_that_lacks_an_array_proves_nothing(missing):
+    treatment = {name: value for name, value in delivery().items() if name != missing}
+    assert (None, f"the proof of the treatment lacks {missing}") == (compare_deliveries(delivery(), treatment)[0], compare_deliveries(delivery(), treatment)[1].text)
+
+
+def test_an_empty_epoch_proves_nothing():
+    assert compare_deliveries(delivery(samples=np.array(0)), delivery(samples=np.array(0)))[0] is None

@@ -233,9 +233,15 @@ KILLED = make_case(lo=None, hi=1.0, killed_counts_as=0.0)
 
 @pytest.mark.parametrize("reason", [Reason("out_of_memory", "ran out"), Reason("killed", "signal 9", {"signal": 9, "possibly_out_of_memory": True})])
 def test_a_treatment_killed_twice_for_memory_counts_as_the_claim_says(reason):
-    records = [lost_round(at, outcome=Outcome(State.FAILED, reason)) for at in range(2)]
+    records = [lost_round(at, outcome=Outcome(State.FAILED, reason), rates={"baseline": 10.0, "nobody": 1.0}) for at in range(2)]
 
     assert (0.0, 0.0) == (found(records, KILLED).estimate.low, found(records, KILLED).estimate.high)
+
+
+def test_a_kill_where_the_baseline_was_never_seen_to_complete_counts_as_nothing():
+    killed = Outcome(State.FAILED, Reason("out_of_memory", "ran out"))
+
+    assert found([lost_round(at, outcome=killed) for at in range(2)], KILLED).estimate is None
 
 
 def test_one_kill_may_be_an_accident():

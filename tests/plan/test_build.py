@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import msgspec
 import pytest
 
 from harness.errors import ConfigError
-from harness.model import Arrangement, ControlKind, Plan, Purpose, Role
+from harness.model import Arrangement, ControlKind, Driver, Plan, Purpose, Role, Statistic
 from harness.plan.build import Request, make_plan
-from harness.plan.specs import Needs, Rung
-from tests.plan.builders import make_bench, make_case, make_claim, make_gpu, make_machine, make_sweep
+from harness.plan.specs import Factor, Level, Needs, Rung
+from tests.plan.builders import make_bench, make_case, make_claim, make_factors, make_gpu, make_machine, make_sweep, make_workload
 
 
 def plan_of(*claims: Any, sweep: Any = None, bench: Any = None, rungs: Any = (), request: Any = None) -> Plan:
@@ -189,3 +190,86 @@ def test_a_claim_that_needs_more_than_the_machine_has_says_so() -> None:
     reason = plan_of(make_claim(needs=Needs(gpus=8))).claims[0].not_testable
     assert reason is not None
     assert "needs 8 GPUs: 0 found" == reason.text
+
+
+# ---------------------------------------------------------------- deliveries
+
+
+def bench_with_inputs(**changes: Any) -> Any:
+    levels = {"synthetic": Level(), "tfdata": Level(delivers=True), "loop": Level(delivers=True), "feed": Level(delivers=True, arithmetic=True)}
+    factors = make_factors() | {"input": Factor(arithmetic=False, default="synthetic", levels=levels)}
+    pipeline = make_workload(name="pipeline", target="m:pipe", computes=False, proof={"batch": 2})
+    job = make_workload(name="job", target="m:job", proven_as="resnet50")
+    return make_bench(factors=factors, workloads={"resnet50": make_workload(), "pipeline": pipeline, "job": job}, **changes)
+
+
+def proofs_between(baseline: dict[str, Any], treatment: dict[str, Any], **case: Any) -> list[str]:
+    arms = {"baseline": baseline, "treatment": treatment}
+    plan = plan_of(make_claim(cases=[make_case(arms=arms, **case)]), bench=bench_with_inputs())
+    return [proof.title for proof in plan.proofs]
+
+
+def test_arms_that_read_files_are_proven_to_read_the_same_samples() -> None:
+    assert ["input=loop delivers what tfdata does"] == proofs_between({"input": "loop"}, {"input": "tfdata"})
+
+
+def test_a_level_that_feeds_with_code_of_its_own_is_proven_to_compute_the_same_too() -> None:
+    assert ["resnet50 input=feed", "input=feed delivers what tfdata does"] == proofs_between({"input": "feed"}, {"input": "tfdata"})
+
+
+def test_a_pipeline_alone_is_proven_by_what_it_delivers_and_by_nothing_else() -> None:
+    assert ["input=loop delivers what tfdata does"] == proofs_between({"input": "loop"}, {"input": "tfdata"}, workload="pipeline")
+
+
+def test_a_job_is_proven_as_the_workload_whose_step_it_takes() -> None:
+    assert ["resnet50 execution=eager"] == proofs_between({"execution": "eager"}, {"execution": "graph"}, workload="job", driver=Driver.JOB, prove=True)
+
+
+# ---------------------------------------------------------------- ladders of whole jobs
+
+JOB_RUNGS = [Rung("input", "loop", "tfdata", job=True), Rung("execution", "eager", "graph"), Rung("precision", "fp32", "mixed_float16")]
+
+
+def ladder_plan(driver: Driver) -> Plan:
+    case = make_case(form="ladder", arms={}, driver=driver, workload="job", prove=False, measure="job", statistic=Statistic.TOTAL_RATE)
+    return plan_of(make_claim(cases=[case]), bench=bench_with_inputs(), sweep=make_sweep(ladder=True), rungs=JOB_RUNGS)
+
+
+def test_all_rungs_of_a_ladder_of_jobs_read_one_contrast() -> None:
+    (contrast,) = claim_contrasts(ladder_plan(Driver.JOB))
+    # off, two rungs below the top, the top, and two of three left out: the third is the rung below the top
+    assert 6 == len(contrast.trials)
+
+
+def test_the_rungs_of_a_ladder_of_jobs_multiply_to_its_total() -> None:
+    plan = ladder_plan(Driver.JOB)
+    cases = {case.id: case for case in plan.claims[0].cases}
+    total: Counter[str] = Counter()
+    for rung in plan.ladders[0].rungs:
+        for term in cases[rung].estimand.terms:
+            total[term.trial] += int(term.weight)
+    whole = {term.trial: int(term.weight) for term in cases[plan.ladders[0].total].estimand.terms}
+    assert whole == {trial: weight for trial, weight in total.items() if weight}
+
+
+def test_rungs_that_show_in_jobs_alone_are_left_out_of_a_ladder_of_blocks() -> None:
+    (ladder,) = ladder_plan(Driver.BLOCKS).ladders
+    assert ["faster.main-add-execution", "faster.main-add-precision"] == list(ladder.rungs)
+
+
+# ---------------------------------------------------------------- controls that may become due
+
+
+def test_a_plan_of_duets_has_a_control_of_turns_of_trials_on_standby() -> None:
+    controls = {c.arrangement: c.standby for c in plan_of().contrasts if c.purpose is Purpose.CONTROL}
+    assert {Arrangement.TURNS_OF_BLOCKS: False, Arrangement.TURNS_OF_TRIALS: True} == controls
+
+
+def test_a_control_of_an_arrangement_that_was_planned_is_not_on_standby() -> None:
+    plan = plan_of(make_claim(cases=[make_case(), make_case(id="alone", arrangement=Arrangement.TURNS_OF_TRIALS)]))
+    assert not any(contrast.standby for contrast in plan.contrasts)
+
+
+def test_arms_that_run_once_each_have_a_control_too() -> None:
+    plan = plan_of(make_claim(cases=[make_case(arrangement=Arrangement.SOLO)]))
+    assert {Arrangement.SOLO} == {control.arrangement for control in plan.controls}

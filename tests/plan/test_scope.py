@@ -18,6 +18,7 @@ from tests.plan.builders import make_gpu, make_machine
         (Needs(cores=4), "needs_cores"),
         (Needs(package="no_such_package_here"), "needs_package"),
         (Needs(platform="amiga"), "needs_platform"),
+        (Needs(ability="fuse"), "needs_ability"),
     ],
 )
 def test_each_unmet_need_has_its_code(needs: Needs, code: str) -> None:
@@ -49,3 +50,13 @@ def test_an_old_card_is_wanted_and_a_new_one_is_not_it() -> None:
 )
 def test_exact_hardware_is_matched_by_name_and_number(exact: dict[str, object] | None, expected: bool) -> None:
     assert expected is on_exact_hardware(exact, make_machine(gpus=(make_gpu(),)), "gpu")
+
+
+def test_what_a_user_may_not_do_is_named_in_words() -> None:
+    reason = missing(Needs(ability="memory_cgroup"), make_machine(), "cpu")
+    assert reason is not None
+    assert "needs the permission to make a control group with a memory limit" == reason.text
+
+
+def test_what_a_user_may_do_is_no_hindrance() -> None:
+    assert missing(Needs(ability="fuse"), make_machine(abilities=("fuse",)), "cpu") is None

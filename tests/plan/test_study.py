@@ -189,3 +189,28 @@ def test_the_cost_of_a_round_is_measured_once_there_is_one() -> None:
     contrast = make_contrast(expected_round_s=99.0)
     assert round_cost_s(contrast, Ledger()) == pytest.approx(99.0)
     assert round_cost_s(contrast, Ledger(completed(3, cost_s=7.0))) == pytest.approx(7.0)
+
+
+def standby_plan() -> Plan:
+    spare = make_contrast(id="spare", purpose=Purpose.CONTROL, arrangement=Arrangement.TURNS_OF_TRIALS, looks=(1,), standby=True)
+    return make_plan(spare, make_contrast(id="duet"))
+
+
+def test_a_control_on_standby_is_not_measured_while_nothing_takes_its_arrangement() -> None:
+    answer = next_of_all(standby_plan(), Ledger(), lambda _: False, Situation(), {})
+    assert isinstance(answer, Round)
+    assert "duet" == answer.contrast
+
+
+def test_a_control_on_standby_comes_first_once_a_duet_has_become_turns_of_trials() -> None:
+    ledger = Ledger([make_record(arrangement=Arrangement.TURNS_OF_TRIALS)])
+    answer = next_of_all(standby_plan(), ledger, lambda _: False, Situation(), {})
+    assert isinstance(answer, Round)
+    assert "spare" == answer.contrast
+
+
+def test_a_plan_is_done_without_the_controls_that_never_became_due() -> None:
+    ledger = Ledger([make_record(index=i) for i in range(12)])
+    answer = next_of_all(standby_plan(), ledger, lambda _: True, Situation(), {})
+    assert isinstance(answer, Done)
+    assert "complete" == answer.reason.code
