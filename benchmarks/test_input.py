@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from benchmarks.input import build
+from benchmarks.input import PIPELINES, build
 from harness.model import Cell
 
 SIZES = {"batch": 8, "image": 64, "seed": 0, "files": 16}
 
 
-@pytest.mark.parametrize("level", ["tfdata", "python_loop"])
+@pytest.mark.parametrize("level", [level for level in PIPELINES if level != "prefetch_to_device"])
 def test_input_pipeline(benchmark: Any, level: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     pipeline = build(input=level, **SIZES, data_dir=str(tmp_path_factory.getbasetemp()))
     benchmark.group = "input pipeline"

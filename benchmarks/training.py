@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -20,9 +19,15 @@ from benchmarks.optimizers import KerasMomentum, LeanMomentum, make_optimizer
 from benchmarks.sketch import count_sketch, norm, signs
 from harness.errors import ConfigError
 
+if TYPE_CHECKING:
+    from benchmarks.input import Batches
+
 EXECUTIONS = ("eager", "graph", "xla")
 POLICIES = {"fp32": "float32", "tf32": "float32", "mixed_float16": "mixed_float16", "mixed_bfloat16": "mixed_bfloat16", "float16": "float16"}
-INPUTS = ("synthetic", "tfdata", "python_loop")
+INPUTS = (
+    "synthetic", "feed_dict", "python_loop", "from_generator", "tfdata_serial", "tfdata_parallel", "tfdata_prefetch", "tfdata", "tfdata_cache",
+    "tfrecord", "tfdata_tuned", "prefetch_to_device", "article_s", "article_d",
+)  # fmt: skip
 
 # Gamma of each residual block's last batch norm in a proof. With 1 the net is chaotic: rounding alone changes its updates by per cents, and no
 # tolerance tells a mistake from it. With 0.2 at 64 px and batch 16 the second update still moves by 6 to 9 % under a perturbation of 1e-7, with
@@ -39,7 +44,7 @@ class Training(Workload):
         self.batch = int(settings["batch"])
         self._loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         self.sample_batch = _synthetic(net, self.batch, int(settings["seed"]))
-        self._batches: Iterator[Any] | None = None
+        self._batches: Batches | None = None
         self._traced: Any = None
         self._steps = 0
         self._losses: deque[Any] = deque(maxlen=_REMEMBERED_LOSSES)
@@ -85,7 +90,7 @@ class Training(Workload):
             self._losses.append(self.call(*batch))
             done += 1
         self._steps += done
-        return Tally(done, done * self.batch, "samples", (("input_wait_s", waited_ns / 1e9, "s"),))
+        return Tally(done, done * self.batch, "samples", (("input_wait_s", waited_ns / 1e9, "s"), *batches.events()))
 
     def trace(self) -> None:
         if self.function is not None:
@@ -96,6 +101,7 @@ class Training(Workload):
 
     def facts(self) -> dict[str, Any]:
         return {
+            **(self._batches.facts() if self._batches is not None else {}),
             "model": self.settings["model"],
             "execution": "eager" if self.function is None or tf.config.functions_run_eagerly() else ("xla" if self._xla() else "graph"),
             "xla": self._xla(),
@@ -130,16 +136,15 @@ class Training(Workload):
     def proof(self) -> dict[str, Any]:
         """Two steps from a calmed start, on the seeded batch: `loss` (2,), `finite` (), `update_1` and `update_2` (sketches of what each step
         added to the weights) and `update_norm` (2,). The input level plays no part: pipelines are compared by what they deliver."""
-        variables = self.net.model.trainable_variables
         for layer in self.net.last_norms:
             gamma = self.net.model.get_layer(layer).gamma
             gamma.assign(gamma * tf.cast(_CALM, gamma.dtype))
         samples, labels = self.sample_batch
         losses, sketches, norms = [], [], []
-        before = [_numbers(v) for v in variables]
+        before = self._weights()
         for _ in range(2):
             losses.append(float(self.call(samples, labels)))
-            after = [_numbers(v) for v in variables]
+            after = self._weights()
             update = [a - b for a, b in zip(after, before)]
             sketches.append(count_sketch(update))
             norms.append(norm(update))
@@ -155,12 +160,15 @@ class Training(Workload):
 
     # -- what really runs
 
-    def _pipeline(self) -> Iterator[Any]:
+    def _pipeline(self) -> Batches:
         if self._batches is None:
             from benchmarks.input import batches
 
-            self._batches = iter(batches(self.settings["input"], **{**self.settings, "image": self.net.image, "classes": self.net.classes}))
+            self._batches = batches(self.settings["input"], **{**self.settings, "image": self.net.image, "classes": self.net.classes})
         return self._batches
+
+    def _weights(self) -> list[np.ndarray]:
+        return [_numbers(v) for v in self.net.model.trainable_variables]
 
     def _xla(self) -> bool:
         if self.function is None:
@@ -186,7 +194,7 @@ def build(**settings: Any) -> Training:
     """Build the training step that `settings` describe.
 
     Levels: `execution` eager|graph|xla, `precision` fp32|tf32|mixed_float16|mixed_bfloat16|float16 (tf32 is switched on by the runtime),
-    `batch_norm` keras|fused, `optimizer` keras|lean, `input` synthetic|tfdata|python_loop. Sizes: `model`, `batch`, `image` or `length`,
+    `batch_norm` keras|fused, `optimizer` keras|lean, `input` synthetic or a pipeline of `benchmarks.input`. Sizes: `model`, `batch`, `image` or `length`,
     `classes`, `width`, `depth`, `vocabulary`, `seed`, `lr`, `momentum`; input folder: `data_dir`, and what `benchmarks.input` takes.
     For proofs: `perturb` u multiplies every weight by 1 + u or 1 - u, `policy_float32` runs the precision's code with float32 arithmetic.
 
@@ -211,6 +219,10 @@ def make(settings: dict[str, Any], kind: type[Training] = Training) -> Training:
     if settings["input"] != "synthetic" and net.image is None:
         raise ConfigError(f"input={settings['input']} feeds photographs, but {settings['model']} takes none; use input=synthetic")
     _perturb(net.model.trainable_variables, float(settings["perturb"]))
+    if settings["input"] == "feed_dict" and kind is Training:
+        from benchmarks.feed_dict import FeedDictTraining
+
+        kind = FeedDictTraining
     scaled = settings["precision"] == "mixed_float16"
     optimizer = make_optimizer(settings["optimizer"], net.model.trainable_variables, float(settings["lr"]), float(settings["momentum"]), scaled)
     return kind(net, optimizer, settings)
@@ -226,6 +238,8 @@ def _refuse_contradictions(settings: dict[str, Any]) -> None:
     for name, levels in (("execution", EXECUTIONS), ("precision", tuple(POLICIES)), ("batch_norm", ("keras", "fused")), ("input", INPUTS)):
         if settings[name] not in levels:
             raise ConfigError(f"{name}={settings[name]} is no level; choose one of {', '.join(levels)}")
+    if settings["input"] == "feed_dict" and settings["execution"] != "graph":
+        raise ConfigError(f"input=feed_dict contradicts execution={settings['execution']}: a session runs a graph; ask for execution=graph")
     if int(settings["batch"]) < 1:
         raise ConfigError(f"batch={settings['batch']} is no batch; it must be at least 1")
     for name in ("xla", "jit_compile"):

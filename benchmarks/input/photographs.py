@@ -1,119 +1,97 @@
-"""A small set of real photographs on disk: crops of scikit-learn's two sample pictures (CC BY), one folder a class, made on first use.
+"""The suite's own data set: photographs of the size and weight of ImageNet's, cut from scikit-learn's two sample pictures (CC BY), one folder a class.
 
-Two workers may ask for it at the same moment: it is built aside and renamed into place, and the one that comes second takes what is there.
+File i depends on the seed and on i alone, so that a larger set begins with the smaller one and an interrupted making goes on where it stopped.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
-import shutil
-import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from benchmarks.input.samples import Photograph, list_folder
+from benchmarks.input.storing import check_room, in_threads, make_once, written_whole
 from harness.errors import ConfigError
 
 FILES = 128
 WIDTH, HEIGHT = 500, 375  # the usual size of an ImageNet photograph
-_QUALITY = 92  # gives 35-75 kB a file
-_NEEDED_BYTES_A_FILE = 110_000
+CLASSES = {"china": 97, "flower": 99}
+"""The classes, each with its JPEG quality: the one at which files weigh about 110 kB, as ImageNet's do, since decoding costs by the byte."""
+
+_RECIPE = "photographs, 2"
 _SEED = 20_260_102
-_SUMS = "sha256.json"
-_SUFFIXES = (".jpg", ".jpeg")
+_NEEDED_BYTES_A_FILE = 130_000
+_END_OF_JPEG = b"\xff\xd9"
 
 
-@dataclass(frozen=True)
-class Photograph:
-    """One sample: where its file lies and the number of its class."""
+def make(data_dir: Path, files: int = FILES, *, thorough: bool = True) -> Path:
+    """Return the folder with `files` photographs under `data_dir`, making what is missing of it, and checking it if it is complete.
 
-    path: str
-    label: int
-
-
-def make(data_dir: Path, files: int = FILES) -> Path:
-    """Return the folder with `files` photographs under `data_dir`, making it if it is not there, and checking it if it is.
-
-    Raises ConfigError where the disk has too little room, the folder cannot be written, or a file is not what was written once.
+    `thorough` as in `make_once`. Raises ConfigError where the disk has too little room, the folder cannot be written, or a file is not what was
+    written once.
     """
-    folder = data_dir / f"photographs-{files}"
-    if not folder.exists():
-        try:
-            data_dir.mkdir(parents=True, exist_ok=True)
-            _check_room(data_dir, files)
-            _make_aside(folder, files)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot make {files} photographs under {data_dir}: {error.strerror or error}; set data.dir to a writable place"
-            ) from error
-    _check_sums(folder)
+    if files < 1:
+        raise ConfigError(f"files={files} makes no data set; it must be at least 1")
+    folder = place(data_dir, files)
+    try:
+        make_once(folder, _RECIPE, lambda: _fill(folder, files), thorough=thorough)
+    except OSError as error:
+        raise ConfigError(
+            f"cannot make {files} photographs under {data_dir}: {error.strerror or error}; what is there is kept; set data.dir to a writable place"
+        ) from error
     return folder
 
 
-def list_folder(folder: Path) -> list[Photograph]:
-    """Return the JPEG files of `folder`, sorted; each subfolder is a class, numbered by name; files in `folder` itself are of class 0.
-
-    Raises ConfigError where there is no such folder or no JPEG in it.
-    """
-    if not folder.is_dir():
-        raise ConfigError(f"there is no folder of images at {folder}")
-    classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-    inside = [(folder, 0)] + [(folder / name, label) for label, name in enumerate(classes)]
-    found = [Photograph(str(path), label) for place, label in inside for path in sorted(place.iterdir()) if path.suffix.lower() in _SUFFIXES]
-    if not found:
-        raise ConfigError(f"no JPEG file (.jpg, .jpeg) lies in {folder} or in its class folders")
-    return found
+def place(data_dir: Path, files: int) -> Path:
+    """Return the folder under `data_dir` that a set of `files` photographs belongs into."""
+    return data_dir / f"photographs-{files}"
 
 
-def _check_room(data_dir: Path, files: int) -> None:
-    needed, free = files * _NEEDED_BYTES_A_FILE, shutil.disk_usage(data_dir).free
-    if free < needed:
-        raise ConfigError(f"{files} photographs need {needed} bytes under {data_dir} and {free} are free; set data.dir to a disk with more room")
+def own(data_dir: Path, files: int = FILES, *, thorough: bool = True) -> list[Photograph]:
+    """Return the samples of the suite's own set of `files` photographs, made if need be."""
+    return list_folder(make(data_dir, files, thorough=thorough))
 
 
-def _make_aside(folder: Path, files: int) -> None:
-    aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+def _fill(folder: Path, files: int) -> Iterable[str]:
+    names = [f"{list(CLASSES)[index % len(CLASSES)]}/{index:05d}.jpg" for index in range(files)]
+    missing = [index for index, name in enumerate(names) if not _is_whole(folder / name)]
+    check_room(folder, len(missing) * _NEEDED_BYTES_A_FILE, f"{len(missing)} photographs")
+    for name in CLASSES:
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    pictures = [_picture(name) for name in CLASSES]
+    in_threads(lambda index: _write(pictures[index % len(pictures)], folder / names[index], index), missing)
+    return names
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a JPEG is there to its end: after a power cut a renamed file may still be empty."""
     try:
-        _write(aside, files)
-        aside.chmod(0o755)  # mkdtemp's folders are closed to others
-        try:
-            os.rename(aside, folder)
-        except OSError:
-            if not folder.exists():
-                raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        with path.open("rb") as file:
+            return file.read()[-2:] == _END_OF_JPEG
+    except FileNotFoundError:
+        return False
 
 
-def _write(folder: Path, files: int) -> None:
-    import sklearn
-
-    random = np.random.default_rng(_SEED)
-    sums = {}
-    for label, name in enumerate(("china", "flower")):
-        (folder / name).mkdir()
-        with Image.open(Path(sklearn.__file__).parent / "datasets" / "images" / f"{name}.jpg") as picture:
-            for index in range(label, files, 2):
-                left, top = (int(random.integers(0, 1 + room)) for room in (picture.width - WIDTH, picture.height - HEIGHT))
-                crop = picture.crop((left, top, left + WIDTH, top + HEIGHT))
-                brightness = random.uniform(0.7, 1.2)
-                path = folder / name / f"{index:05d}.jpg"
-                crop.point(lambda value, by=brightness: int(value * by)).save(path, "JPEG", quality=_QUALITY)
-                sums[f"{name}/{path.name}"] = hashlib.sha256(path.read_bytes()).hexdigest()
-    (folder / _SUMS).write_text(json.dumps(sums, indent=0, sort_keys=True))
+def _picture(name: str) -> Image.Image:
+    package = find_spec("sklearn")
+    if package is None or package.origin is None:
+        raise ConfigError("scikit-learn, whose sample pictures the photographs are cut from, is not installed; install it, or set data.dir to images")
+    with Image.open(Path(package.origin).parent / "datasets" / "images" / f"{name}.jpg") as picture:
+        return picture.convert("RGB")
 
 
-def _check_sums(folder: Path) -> None:
-    remedy = f"delete {folder} and it will be made anew"
-    try:
-        sums = json.loads((folder / _SUMS).read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{folder} has no readable {_SUMS}, so it is not the set of photographs that was made; {remedy}") from error
-    for name, expected in sums.items():
-        path = folder / name
-        if not path.is_file() or hashlib.sha256(path.read_bytes()).hexdigest() != expected:
-            raise ConfigError(f"{path} is missing or is not what was written; {remedy}")
+def _write(picture: Image.Image, path: Path, index: int) -> None:
+    """Write photograph `index`: a window of random size and place, mirrored half of the time, in a random brightness."""
+    random = np.random.default_rng([_SEED, index])
+    scale = random.uniform(0.85, 1.13)  # of what the picture shows: at 1.14 the window is as high as the picture
+    width, height = WIDTH * scale, HEIGHT * scale
+    left, top = random.uniform(0, picture.width - width), random.uniform(0, picture.height - height)
+    cut = picture.resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS, box=(left, top, left + width, top + height))
+    if random.random() < 0.5:
+        cut = cut.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
+    brightness = random.uniform(0.8, 1.2)
+    with written_whole(path) as aside:
+        cut.point(lambda value: int(value * brightness)).save(aside, "JPEG", quality=CLASSES[path.parent.name], subsampling="4:2:0")

@@ -1,131 +1,250 @@
-"""Input pipelines over real files."""
+"""Input pipelines over real files: every level delivers the same samples, each in its own way."""
 
 from __future__ import annotations
 
-import shutil
-from collections import namedtuple
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from harness.errors import ConfigError
 
 pytestmark = pytest.mark.tensorflow
 
-pytest.importorskip("tensorflow")
+tf = pytest.importorskip("tensorflow")
 
-from benchmarks.input import batches, build  # noqa: E402 - after the check for TensorFlow
-from benchmarks.input.__main__ import main  # noqa: E402
-from benchmarks.input.photographs import HEIGHT, WIDTH, list_folder, make  # noqa: E402
+from benchmarks.input import PIPELINES, batches, build, photographs_of, records, tfdata  # noqa: E402 - after the check for TensorFlow
+from benchmarks.input.samples import ask  # noqa: E402
+from benchmarks.training import INPUTS  # noqa: E402
 
 from .builders import make_training  # noqa: E402
+from .conftest import FILES  # noqa: E402
+from .pictures import FILE_LEVELS, LEVELS, RECORD_LEVELS, encoded, make_images, make_records  # noqa: E402
 
-LEVELS = ["tfdata", "python_loop"]
-FEW = 12
-
-
-def make_images(folder: Path, good: int) -> Path:
-    """Write `good` small JPEG files of one class to `folder`."""
-    folder.mkdir()
-    random = np.random.default_rng(0)
-    for index in range(good):
-        Image.fromarray(random.integers(0, 255, (40, 50, 3), dtype=np.uint8)).save(folder / f"{index:02d}.jpg")
-    return folder
+SIZES = {"batch": 5, "image": 32}
+WITHOUT_GPU = pytest.mark.skipif(bool(tf.config.list_physical_devices("GPU")), reason="this machine has a GPU")
 
 
-def size_of(path: str) -> tuple[int, int]:
-    with Image.open(path) as picture:
-        return picture.size
+def identities(level: str, **settings: object) -> np.ndarray:
+    """The identities of all samples in the order in which they are delivered."""
+    return np.concatenate([np.asarray(labels) for _, labels in batches(level, identify=True, **settings)])
 
 
-def test_the_set_is_made_of_photographs_of_the_usual_size(tmp_path):
-    found = list_folder(make(tmp_path, FEW))
-
-    assert [FEW // 2, FEW // 2] == np.bincount([photograph.label for photograph in found]).tolist()
-    assert {(WIDTH, HEIGHT)} == {size_of(photograph.path) for photograph in found}
+def own(data_dir: Path, **settings: object) -> dict[str, object]:
+    """Settings that name the tests' own data set."""
+    return {"data_dir": str(data_dir), "files": FILES, "seed": 3, **SIZES, **settings}
 
 
-def test_the_set_is_the_same_wherever_it_is_made(tmp_path):
-    one, other = ([Path(p.path).read_bytes() for p in list_folder(make(tmp_path / name, FEW))] for name in ("a", "b"))
-
-    assert one == other
-
-
-def test_a_set_that_exists_is_not_made_again(tmp_path):
-    folder = make(tmp_path, FEW)
-    first = (folder / "sha256.json").stat().st_mtime_ns
-
-    assert first == (make(tmp_path, FEW) / "sha256.json").stat().st_mtime_ns
-    assert [folder.name] == [entry.name for entry in tmp_path.iterdir()]
+@pytest.fixture(scope="module")
+def reference(data_dir):
+    """What the articles' pipeline delivers in an epoch."""
+    return build(input="tfdata", **own(data_dir)).proof()
 
 
-def test_a_damaged_file_of_the_set_is_named_with_the_remedy(tmp_path):
-    broken = Path(list_folder(make(tmp_path, FEW))[3].path)
-    broken.write_bytes(broken.read_bytes()[:-100])
+@pytest.mark.parametrize("level", [level for level in LEVELS if level != "tfdata"])
+def test_every_level_delivers_the_same_samples_in_an_epoch(data_dir, reference, level):
+    proof = build(input=level, **own(data_dir, prefetch=2)).proof()
 
-    with pytest.raises(ConfigError, match=rf"{broken.name}.*delete"):
-        make(tmp_path, FEW)
-
-
-def test_a_full_disk_is_refused_before_a_file_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: namedtuple("usage", "total used free")(10, 0, 10))
-
-    with pytest.raises(ConfigError, match="10 are free"):
-        make(tmp_path / "data", FEW)
-    assert [] == list((tmp_path / "data").iterdir())
+    assert FILES == proof["samples"] == reference["samples"]
+    assert reference["ids"].tolist() == proof["ids"].tolist()
+    assert [FILES // 2, FILES // 2] == proof["labels"].tolist() == reference["labels"].tolist()
+    np.testing.assert_allclose(proof["pixels"], reference["pixels"], atol=0.02)
 
 
-def test_a_place_that_is_no_folder_is_refused_with_its_name(tmp_path):
-    (tmp_path / "data").write_text("")
+def test_a_sample_that_is_delivered_twice_in_place_of_another_changes_the_ids(tmp_path):
+    one, other = make_images(tmp_path / "one", 4), make_images(tmp_path / "other", 4)
+    (other / "03.jpg").rename(other / "04.jpg")
+    proofs = [build(input="tfdata", images_dir=str(folder), batch=2, image=32).proof() for folder in (one, other)]
 
-    with pytest.raises(ConfigError, match=r"cannot make .* under .*data"):
-        make(tmp_path / "data", FEW)
+    assert proofs[0]["ids"].tolist() != proofs[1]["ids"].tolist()
+    assert proofs[0]["labels"].tolist() == proofs[1]["labels"].tolist()
 
 
-def test_both_pipelines_deliver_the_same_samples_in_an_epoch(tmp_path):
-    tfdata, loop = (build(input=level, data_dir=str(tmp_path), files=FEW, image=32, batch=4).proof() for level in LEVELS)
+def test_the_samples_mean_colours_come_in_the_order_of_their_names(tmp_path):
+    folder = make_images(tmp_path / "images", 6)
+    proofs = [build(input=level, images_dir=str(folder), batch=2, image=32, seed=seed).proof() for level, seed in (("tfdata", 1), ("python_loop", 2))]
 
-    assert FEW == tfdata["samples"] == loop["samples"]
-    assert tfdata["labels"].tolist() == loop["labels"].tolist()
-    np.testing.assert_allclose(tfdata["pixels"], loop["pixels"], atol=0.02)
+    np.testing.assert_allclose(proofs[0]["pixels"], proofs[1]["pixels"], atol=0.02)
+    assert np.ptp(proofs[0]["pixels"][:, 0]) > 0.1
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_batches_have_one_shape_although_the_epoch_does_not_divide(tmp_path, level):
-    found = list(batches(level, batch=5, image=32, data_dir=str(tmp_path), files=FEW, epochs=2))
+def test_two_epochs_deliver_every_sample_twice(data_dir, level):
+    numbers, times = np.unique(identities(level, epochs=2, **own(data_dir, batch=4)), return_counts=True)
 
-    assert [(5, 32, 32, 3)] * 4 == [tuple(samples.shape) for samples, _ in found]
-    assert {("float32", "int64")} == {(samples.dtype.name, labels.dtype.name) for samples, labels in found}
+    assert FILES == len(numbers)
+    assert {2} == set(times.tolist())
 
 
 @pytest.mark.parametrize("level", LEVELS)
+def test_batches_have_one_shape_although_the_epoch_does_not_divide(data_dir, level):
+    found = list(batches(level, epochs=2, **own(data_dir)))
+
+    assert [(5, 32, 32, 3)] * 8 == [tuple(samples.shape) for samples, _ in found]
+    assert {("float32", "int64")} == {(np.asarray(samples).dtype.name, np.asarray(labels).dtype.name) for samples, labels in found}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_pixels_lie_between_minus_one_and_one(data_dir, level):
+    samples, _ = next(batches(level, **own(data_dir)))
+
+    assert -1 <= np.min(samples) < -0.5
+    assert 0.5 < np.max(samples) <= 1
+
+
+@pytest.mark.parametrize("level", [level for level in LEVELS if level not in ("article_d", "tfdata_tuned")])
+def test_every_epoch_has_an_order_of_its_own_that_follows_from_the_seed(data_dir, level):
+    one, again, other = (identities(level, epochs=2, **own(data_dir, batch=4, seed=seed)).tolist() for seed in (3, 3, 4))
+
+    assert one == again
+    assert one != other
+    assert one[:FILES] != one[FILES:]
+
+
+def test_the_second_articles_pipeline_keeps_the_order_of_the_records(tmp_path):
+    make_records(tmp_path, [encoded(seed) for seed in range(6)])
+    hashes, _ = records.parts_of(identities("article_d", images_dir=str(tmp_path), epochs=1, batch=3, image=8))
+
+    assert tf.strings.to_hash_bucket_fast([f"{index:02d}.jpg" for index in range(6)], 2**32).numpy().tolist() == hashes.tolist()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_without_decoding_a_pipeline_delivers_how_long_the_files_are(data_dir, level):
+    settings = own(data_dir, batch=4, decode=False)
+    delivered = np.concatenate([np.asarray(samples) for samples, _ in batches(level, epochs=1, **settings)])
+    lengths = [Path(photograph.path).stat().st_size for photograph in photographs_of(settings)]
+
+    assert "int64" == delivered.dtype.name
+    assert sorted(lengths) == sorted(delivered.tolist())
+
+
+@pytest.mark.parametrize("level", FILE_LEVELS)
+def test_the_first_so_many_samples_are_a_set_of_their_own(data_dir, level):
+    assert 6 == len(set(identities(level, epochs=1, **own(data_dir, batch=3, samples=6)).tolist()))
+
+
+@pytest.mark.parametrize("level", RECORD_LEVELS)
+def test_the_first_so_many_records_are_the_same_ones_in_every_epoch(data_dir, level):
+    numbers, times = np.unique(identities(level, epochs=2, **own(data_dir, batch=3, samples=6)), return_counts=True)
+
+    assert (6, {2}) == (len(numbers), set(times.tolist()))
+
+
+def test_the_cache_needs_no_file_in_the_second_epoch(tmp_path):
+    folder = make_images(tmp_path / "images", 4)
+    source = batches("tfdata_cache", images_dir=str(folder), epochs=2, batch=2, image=8)
+    first = [next(source) for _ in range(2)]
+    for path in folder.iterdir():
+        path.unlink()
+
+    assert 2 == len(first) == len(list(source))
+
+
+@pytest.mark.parametrize("level", ["tfdata_serial", "tfdata_parallel", "tfdata_prefetch"])
+def test_what_is_compared_is_not_added_by_tensorflow_itself(data_dir, level, monkeypatch):
+    handed = []
+    monkeypatch.setattr(tfdata, "hand_out", lambda data, *_: handed.append(data) or iter(()))
+    batches(level, **own(data_dir))
+    options = handed[0].options().experimental_optimization
+
+    assert (False, False) == (options.map_parallelization, options.inject_prefetch)
+
+
+@WITHOUT_GPU
+def test_prefetching_to_a_gpu_is_refused_where_there_is_none(data_dir):
+    with pytest.raises(ConfigError, match="prefetch_to_device .* no GPU"):
+        batches("prefetch_to_device", **own(data_dir))
+
+
+def test_prefetching_to_a_device_delivers_the_whole_set(data_dir):
+    settings = own(data_dir, batch=4)
+    found = list(tfdata.to_device(photographs_of(settings), ask(settings, 1), "/device:CPU:0"))
+
+    assert FILES == sum(len(labels) for _, labels in found)
+    assert all(samples.device.endswith("CPU:0") for samples, _ in found)
+
+
+def test_training_knows_every_pipeline():
+    assert {"synthetic", *PIPELINES} == set(INPUTS)
+
+
+def test_a_pipeline_tells_what_it_really_is(data_dir):
+    pipeline = build(input="tfdata_prefetch", prefetch=2, **own(data_dir))
+    pipeline.run(1)
+    expected = {"input": "tfdata_prefetch", "batch": 5, "image": 32, "decode": True, "prefetch": 2, "pipeline_device": "cpu"}
+
+    assert {**expected, "cores": len(os.sched_getaffinity(0))} == pipeline.facts()
+
+
+def test_a_prefetch_that_a_level_does_not_have_is_no_fact_of_it(data_dir):
+    assert "prefetch" not in build(input="tfdata", prefetch=2, **own(data_dir)).facts()
+
+
+def test_a_pipeline_counts_the_samples_that_it_delivered(data_dir):
+    tally = build(input="tfdata", **own(data_dir)).run(7)
+
+    assert (7, 35, "samples", ()) == (tally.steps, tally.work, tally.unit, tally.events)
+
+
+@pytest.mark.parametrize("level", FILE_LEVELS)
 def test_fewer_samples_than_a_batch_are_refused_with_both_numbers(tmp_path, level):
     with pytest.raises(ConfigError, match="3 samples do not fill one batch of 8"):
         batches(level, batch=8, image=32, images_dir=str(make_images(tmp_path / "images", 3)))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("content", ["truncated", "empty", "text"])
-def test_a_bad_file_is_named_with_the_samples_read_before(tmp_path, level, content):
-    folder = make_images(tmp_path / "images", 11)
-    whole = (folder / "00.jpg").read_bytes()
-    bad = folder / "bad.jpg"
-    bad.write_bytes({"truncated": whole[: len(whole) // 2], "empty": b"", "text": b"no picture"}[content])
+@pytest.mark.parametrize("level", RECORD_LEVELS)
+def test_fewer_records_than_a_batch_are_refused_with_both_numbers(tmp_path, level):
+    make_records(tmp_path, [encoded(seed) for seed in range(3)])
 
-    with pytest.raises(ConfigError, match=r"bad\.jpg cannot be decoded .* after \d+ samples"):
-        list(batches(level, batch=4, image=32, images_dir=str(folder), epochs=1))
+    with pytest.raises(ConfigError, match="3 samples do not fill one batch of 8"):
+        batches(level, batch=8, image=32, images_dir=str(tmp_path))
 
 
-def test_a_folder_without_pictures_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="no JPEG file"):
-        batches("tfdata", batch=1, image=32, images_dir=str(tmp_path))
+@pytest.mark.parametrize("level", FILE_LEVELS)
+def test_a_folder_of_records_is_refused_by_what_reads_files_and_says_who_reads_them(tmp_path, level):
+    make_records(tmp_path, [encoded()])
+
+    with pytest.raises(ConfigError, match="holds TFRecord files .* input=tfrecord"):
+        batches(level, batch=1, image=32, images_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_training_on_a_pipeline_tells_the_wait_and_traces_once(tmp_path, level):
-    training = make_training(input=level, data_dir=str(tmp_path), files=FEW, image=32, batch=5, execution="graph")
+def test_records_of_other_names_are_found_too(tmp_path):
+    make_records(tmp_path / "train", [encoded(seed) for seed in range(2)], "photos.tfrecord-00000-of-00002")
+    make_records(tmp_path / "train", [encoded(seed) for seed in range(2, 4)], "photos.tfrecord-00001-of-00002")
+
+    assert 4 == build(input="tfrecord", images_dir=str(tmp_path), batch=2, image=8).proof()["samples"]
+
+
+def test_more_classes_than_the_net_knows_are_refused(data_dir):
+    with pytest.raises(ConfigError, match="2 classes and the net knows 1"):
+        batches("tfdata", classes=1, **own(data_dir))
+
+
+@pytest.mark.parametrize("level", RECORD_LEVELS)
+def test_a_record_of_a_class_that_the_net_does_not_know_is_named(data_dir, level):
+    with pytest.raises(ConfigError, match=r"record \d+ of .*tfrecord \(flower/\d+\.jpg\) cannot be used \(.*not below 1"):
+        list(batches(level, epochs=1, classes=1, **own(data_dir)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"level": "tfdata_magic"}, "input=tfdata_magic is no pipeline; choose one of feed_dict"),
+        ({"level": "tfdata_prefetch", "prefetch": -2}, "prefetch=-2 is too small"),
+        ({"level": "tfdata", "batch": 0}, "batch=0 is too small"),
+        ({"level": "tfdata", "on_bad": "ignore"}, "on_bad=ignore means nothing; choose fail"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_cannot_be_delivered_is_refused_with_the_setting(settings, said, data_dir):
+    with pytest.raises(ConfigError, match=said):
+        batches(**{**own(data_dir), **settings})
+
+
+@pytest.mark.parametrize("level", [level for level in LEVELS if level != "feed_dict"])
+def test_training_on_a_pipeline_tells_the_wait_and_traces_once(data_dir, level):
+    training = make_training(input=level, execution="graph", **own(data_dir))
     training.trace()
     tally = training.run(5)
 
@@ -134,6 +253,7 @@ def test_training_on_a_pipeline_tells_the_wait_and_traces_once(tmp_path, level):
     assert ("input_wait_s", "s") == (name, unit)
     assert seconds > 0
     assert 1 == training.traces()
+    assert (level, "cpu") == tuple(training.facts()[name] for name in ("input", "pipeline_device"))
 
 
 def test_an_input_that_ends_early_is_counted_rather_than_assumed(tmp_path):
@@ -141,16 +261,3 @@ def test_an_input_that_ends_early_is_counted_rather_than_assumed(tmp_path):
     training._batches = batches("python_loop", batch=8, image=16, images_dir=str(make_images(tmp_path / "images", 20)), epochs=1)
 
     assert (2, 16) == ((tally := training.run(5)).steps, tally.work)
-
-
-def test_more_classes_than_the_net_knows_are_refused(tmp_path):
-    with pytest.raises(ConfigError, match="2 classes and the net knows 1"):
-        batches("tfdata", batch=1, image=32, classes=1, data_dir=str(tmp_path), files=FEW)
-
-
-def test_the_command_makes_the_set_and_says_where(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("benchmarks.input.__main__.make", lambda place: make(place, FEW))
-
-    assert 0 == main(["make", str(tmp_path)])
-    assert f"{FEW} photographs in {tmp_path}" in capsys.readouterr().out
-    assert 1 == main(["shake"])

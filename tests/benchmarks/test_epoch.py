@@ -1,0 +1,154 @@
+"""One pass over the files, and what the page cache held before it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import ConfigError
+
+pytestmark = pytest.mark.tensorflow
+
+pytest.importorskip("tensorflow")
+
+from benchmarks.input import epoch as module  # noqa: E402 - after the check for TensorFlow
+from benchmarks.input import page_cache  # noqa: E402
+from benchmarks.input.epoch import NotCold, build  # noqa: E402
+from benchmarks.input.page_cache import drop, read_all, resident_share  # noqa: E402
+
+from .pictures import encoded, make_images, make_records  # noqa: E402
+
+SIZES = {"batch": 3, "image": 16}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Ten pictures, of which three batches of 3 are delivered."""
+    return make_images(tmp_path / "images", 10)
+
+
+def values(**settings):
+    return {value.name: value for value in build(**{**SIZES, **settings}).outcome()}
+
+
+def held(monkeypatch, share):
+    """Have the kernel tell that so much of the files is in the page cache."""
+    monkeypatch.setattr(module, "resident_share", lambda _: share)
+
+
+def test_a_pass_tells_its_rates_its_time_and_its_samples(folder):
+    found = values(images_dir=str(folder), input="tfdata")
+    seconds = found["epoch_s"].value
+    mean_bytes = sum(path.stat().st_size for path in folder.iterdir()) / 10
+
+    assert ["images_per_s", "bytes_per_s", "epoch_s", "samples", "resident_before"] == list(found)
+    assert 9 == found["samples"].value
+    assert pytest.approx(9 / seconds) == found["images_per_s"].value
+    assert pytest.approx(9 * mean_bytes / seconds) == found["bytes_per_s"].value
+
+
+def test_without_decoding_the_bytes_are_those_delivered(folder):
+    sizes = [path.stat().st_size for path in folder.iterdir()]
+    found = values(images_dir=str(folder), input="python_loop", decode=False, batch=10)
+
+    assert pytest.approx(sum(sizes)) == found["bytes_per_s"].value * found["epoch_s"].value
+
+
+def test_a_pass_over_records_counts_their_samples(tmp_path):
+    make_records(tmp_path, [encoded(seed) for seed in range(7)])
+    found = values(images_dir=str(tmp_path), input="tfrecord", batch=7)
+
+    assert 7 == found["samples"].value
+    assert pytest.approx((tmp_path / "some.tfrecord").stat().st_size) == found["bytes_per_s"].value * found["epoch_s"].value
+
+
+def test_the_second_epoch_has_a_rate_of_its_own(folder):
+    found = values(images_dir=str(folder), input="tfdata_cache", second_epoch=True)
+
+    assert 9 == found["samples"].value
+    assert found["images_per_s_second"].value > 0
+
+
+def test_a_warm_pass_finds_the_files_in_the_page_cache(folder):
+    epoch = build(images_dir=str(folder), page_cache="warm", **SIZES)
+
+    assert 1.0 == next(value.value for value in epoch.outcome() if value.name == "resident_before")
+    assert "warm" == epoch.facts()["page_cache"]
+
+
+def test_a_cold_pass_drops_the_files_first(folder, monkeypatch):
+    dropped = []
+    monkeypatch.setattr(module, "drop", lambda paths, whole_machine: dropped.append((sorted(Path(path).name for path in paths), whole_machine)))
+    held(monkeypatch, 0.01)
+    epoch = build(images_dir=str(folder), page_cache="cold", **SIZES)
+    epoch.outcome()
+
+    assert [([f"{index:02d}.jpg" for index in range(10)], False)] == dropped
+    assert "cold" == epoch.facts()["page_cache"]
+
+
+def test_a_cache_that_is_not_cold_is_refused_with_its_share(folder, monkeypatch):
+    held(monkeypatch, 0.4)
+
+    with pytest.raises(NotCold, match="40 % of the files' pages are still in the page cache") as caught:
+        values(images_dir=str(folder), page_cache="cold")
+    assert ("not_cold", 0.4) == (caught.value.code, caught.value.numbers["resident_share"])
+
+
+def test_files_that_memory_cannot_hold_are_not_called_warm(folder, monkeypatch):
+    held(monkeypatch, 0.6)
+    epoch = build(images_dir=str(folder), page_cache="warm", **SIZES)
+    epoch.outcome()
+
+    assert "60 % resident" == epoch.facts()["page_cache"]
+
+
+def test_before_the_pass_nothing_is_said_of_the_page_cache(folder):
+    assert "page_cache" not in build(images_dir=str(folder), **SIZES).facts()
+
+
+def test_emptying_the_whole_machines_caches_is_done_on_demand_alone(folder, tmp_path, monkeypatch):
+    switch = tmp_path / "drop_caches"
+    switch.touch()
+    monkeypatch.setattr(page_cache, "DROP_CACHES", switch)
+    monkeypatch.setattr(page_cache.os, "sync", lambda: None)
+    held(monkeypatch, 0.0)
+    values(images_dir=str(folder), page_cache="cold")
+    untouched = switch.read_text()
+    values(images_dir=str(folder), page_cache="cold", drop_caches=True)
+
+    assert ("", "3\n") == (untouched, switch.read_text())
+
+
+def test_emptying_them_without_the_right_to_is_refused(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(page_cache, "DROP_CACHES", tmp_path)
+    monkeypatch.setattr(page_cache.os, "sync", lambda: None)
+
+    with pytest.raises(ConfigError, match="drop_caches=true cannot write .* run as root"):
+        values(images_dir=str(folder), page_cache="cold", drop_caches=True)
+
+
+def test_a_page_cache_of_another_temperature_is_refused(folder):
+    with pytest.raises(ConfigError, match="page_cache=tepid is no level"):
+        build(images_dir=str(folder), page_cache="tepid", **SIZES)
+
+
+def test_files_that_were_read_are_resident_and_an_empty_one_counts_nothing(folder):
+    paths = [str(path) for path in folder.iterdir()]
+    (folder / "empty.jpg").touch()
+    read_all(paths)
+
+    assert 1.0 == resident_share([*paths, str(folder / "empty.jpg")])
+    assert 0.0 == resident_share([str(folder / "empty.jpg")])
+
+
+def test_dropped_files_leave_the_page_cache_on_a_real_disk(folder):
+    paths = [str(path) for path in folder.iterdir()]
+    read_all(paths)
+    drop(paths)
+    share = resident_share(paths)
+    if share == 1.0:
+        pytest.skip("the files of this test lie in memory only (tmpfs), where nothing can be dropped")
+
+    assert share < module.COLD
