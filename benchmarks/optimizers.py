@@ -35,6 +35,11 @@ class LeanMomentum:
     def scaled(self) -> bool:
         return self._scale is not None
 
+    @property
+    def state(self) -> list[Any]:
+        """Every variable of its own that training goes on from."""
+        return [*self.slots, *(v for v in (self._scale, self._good_steps) if v is not None)]
+
     def scale_loss(self, loss: Any) -> Any:
         return loss if self._scale is None else loss * tf.cast(self._scale, loss.dtype)
 
@@ -82,6 +87,11 @@ class KerasMomentum:
     @property
     def scaled(self) -> bool:
         return isinstance(self.keras, keras.mixed_precision.LossScaleOptimizer)
+
+    @property
+    def state(self) -> list[Any]:
+        """As LeanMomentum's: TensorFlow's variables underneath."""
+        return [_raw(v) for v in self.keras.variables]
 
     @property
     def slots(self) -> list[Any]:
