@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -92,7 +93,7 @@ def _manifest(settings: Settings, machine: Machine, plan: Plan) -> Manifest:
     )
 
 
-ASIDE = {"resume", "results_dir", "verbosity", "data.dir", "budget"}
+ASIDE = {"resume", "results_dir", "verbosity", "data.dir", "checkpoint.dir", "budget", "telemetry.enabled", "telemetry.host_period_s"}
 """Keys that change nothing of what is measured, so that they may be given anew when a run is resumed."""
 
 
@@ -129,6 +130,7 @@ def _begin_part(bundle: Bundle) -> int:
 
 def _carry_out(settings: Settings, machine: Machine, bundle: Bundle, *, resumed: bool) -> int:
     """Measure, judge and report a bundle's plan, one run at a time on a machine; return the exit code."""
+    from harness.config import data_settings  # noqa: PLC0415
     from harness.config.keys import ROOT  # noqa: PLC0415
     from harness.measure.lock import machine_lock  # noqa: PLC0415
     from harness.progress import Display  # noqa: PLC0415
@@ -137,14 +139,18 @@ def _carry_out(settings: Settings, machine: Machine, bundle: Bundle, *, resumed:
     from harness.store import Bundle  # noqa: PLC0415
 
     plan = bundle.manifest.plan
-    local = Local(settings.factors, {"data_dir": str(settings.data_dir)}, (ROOT,))
+    scratch = (settings.checkpoint_dir or bundle.path) / f"scratch-{bundle.path.name}"
+    cpus = tuple(sorted(os.sched_getaffinity(0)))
+    local = Local(settings.factors, data_settings(settings.data_dir), (ROOT,), scratch, cpus, settings.host_period_s)
     with Display(settings.verbosity) as display, stop_on_signals() as stop:
         display.plan(plan, bundle.path.name, machine.slug)
         with machine_lock(bundle.path.name, tell=display.note, stop=stop):
             if resumed:  # read anew: another resume of the same run may have been waited for
                 bundle = Bundle.open(bundle.path, settings.results_dir)
             part = _begin_part(bundle) if resumed else 0
+            shutil.rmtree(scratch, ignore_errors=True)  # what a killed part may have left
             ended = carry_out(plan, bundle, local, display, stop, budget_s=settings.budget_s, part=part)
+        shutil.rmtree(scratch, ignore_errors=True)
         bundle.clean_logs()
         verdicts = conclude(plan, bundle)
         records = bundle.records()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Protocol
@@ -19,6 +20,7 @@ from harness.judge import judge, running_estimate, settled
 from harness.measure.blocks import quad_rules
 from harness.measure.machine import free_memory_bytes
 from harness.measure.session import Place, Progress, run_round
+from harness.measure.telemetry.beside import Telemetry, open_telemetry
 from harness.model import Estimate, Outcome, Plan, Reason, Round, RoundRecord, Scalar, State, Verdicts
 from harness.plan.cells import localise
 from harness.plan.specs import Factor
@@ -80,6 +82,9 @@ class Local:
     factors: dict[str, Factor]
     settings: dict[str, Scalar]
     import_roots: tuple[Path, ...]
+    scratch: Path | None = None  # where jobs may write: on the storage that they are about
+    cpus: tuple[int, ...] = ()  # those that this process may use
+    host_period_s: float | None = None  # seconds between two samples of the host; None: no telemetry
 
 
 def carry_out(
@@ -106,24 +111,39 @@ def carry_out(
     def spent() -> bool:
         return budget_s is not None and clock() - started > budget_s - REPORT_RESERVE_S
 
-    place = Place(bundle.logs, bundle.proofs, bundle.live, local.import_roots)
-    while not stop():
-        left = None if budget_s is None else budget_s - (clock() - started) - REPORT_RESERVE_S
-        situation = Situation(free_memory_bytes(), left, part, plan.thresholds.get("lost_share", MOST_LOST))
-        answer = next_of_all(plan, ledger, lambda name: settled(plan, name, records), situation, closed)
-        if not isinstance(answer, Round):
-            return Ended(answer.reason, closed)
-        open_s = remaining_s(plan, ledger, closed)
-        watcher.round(answer, len(records), open_s if left is None else min(left, open_s))
-        here = localise(answer, plan.cells, local.factors, local.settings)
-        record = run_round(here, place, tell=watcher.tell, stop=lambda: stop() or spent(), part=part, thresholds=rules)
-        bundle.append(record)
-        records.append(record)
-        ledger.add(record)
-        _show_estimate(plan, answer, records, watcher)
-        if spent() and not stop():
-            return Ended(Reason("budget", "the budget is used up"), closed)
+    place = Place(bundle.logs, bundle.proofs, bundle.live, local.import_roots, local.scratch)
+    with _watched(plan, bundle, local) as telemetry:
+        while not stop():
+            left = None if budget_s is None else budget_s - (clock() - started) - REPORT_RESERVE_S
+            situation = Situation(free_memory_bytes(), left, part, plan.thresholds.get("lost_share", MOST_LOST))
+            answer = next_of_all(plan, ledger, lambda name: settled(plan, name, records), situation, closed)
+            if not isinstance(answer, Round):
+                return Ended(answer.reason, closed)
+            open_s = remaining_s(plan, ledger, closed)
+            watcher.round(answer, len(records), open_s if left is None else min(left, open_s))
+            here = localise(answer, plan.cells, local.factors, local.settings, local.cpus)
+            measure = partial(run_round, here, place, tell=watcher.tell, stop=lambda: stop() or spent(), part=part, thresholds=rules)
+            record = telemetry.over(here, measure)
+            bundle.append(record)
+            records.append(record)
+            ledger.add(record)
+            _show_estimate(plan, answer, records, watcher)
+            if spent() and not stop():
+                return Ended(Reason("budget", "the budget is used up"), closed)
     return Ended(Reason("interrupted", "stopped by request; what had finished is kept"), closed)
+
+
+@contextmanager
+def _watched(plan: Plan, bundle: Bundle, local: Local) -> Iterator[Telemetry]:
+    """Open telemetry for a part of a run (of the cards only if the plan computes on any), and pack what it has written when the part ends."""
+    bundle.pack_telemetry()  # what an earlier part left, that was killed
+    gpus = bundle.manifest.machine.gpus if any(cell.device == "gpu" for cell in plan.cells.values()) else ()
+    telemetry = open_telemetry(gpus, bundle.live, bundle.append_telemetry, local.host_period_s)
+    try:
+        yield telemetry
+    finally:
+        telemetry.close()
+        bundle.pack_telemetry()
 
 
 def _show_estimate(plan: Plan, round_: Round, records: Sequence[RoundRecord], watcher: Watcher) -> None:
@@ -154,12 +174,15 @@ def exit_code(plan: Plan, records: Sequence[RoundRecord], verdicts: Verdicts, en
 def failed_contrasts(plan: Plan, records: Sequence[RoundRecord]) -> dict[str, Outcome]:
     """Return the contrasts that lack results because rounds were lost, with the outcome of the last of those.
 
-    A contrast that came to its first look lacks nothing, however many attempts that took.
+    A contrast that came to its first look lacks nothing, however many attempts that took; nor does one whose claim takes a kill for its result.
     """
     ledger = Ledger(records)
     missing: dict[str, Outcome] = {}
+    kills = {t.contrast for claim in plan.claims for case in claim.cases if case.killed_counts_as is not None for t in case.estimand.terms}
     for contrast in plan.contrasts:
         lost = [r.outcome for r in ledger.of(contrast.id) if r.outcome.state in {State.FAILED, State.INVALID}]
+        if contrast.id in kills:
+            lost = [outcome for outcome in lost if not outcome.out_of_memory]
         if lost and ledger.completed[contrast.id] < contrast.looks[0]:
             missing[contrast.id] = lost[-1]
     return missing

@@ -14,6 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
+from harness.store import Bundle
+
 ROOT = Path(__file__).resolve().parent.parent
 FAST = ["+sweep=training", "only=[graph-speedup.article]", "workload=custom", "workload.runtime=host", "+sweep.block_s=0.02", "+sweep.quads=1", "sweep.looks=[3]", "sweep.control_rounds=1"]
 BUDGET_OF_TEST_S = 120.0
@@ -87,6 +89,13 @@ def test_no_line_of_a_bundle_names_a_path_of_this_machine(finished: tuple[subpro
     for path in finished[1].rglob("*"):
         if path.is_file() and path.suffix in {".json", ".jsonl", ".html", ".md", ".log"}:
             assert str(ROOT) not in path.read_text(errors="replace"), path.name
+
+
+def test_the_host_was_watched_during_every_round(finished: tuple[subprocess.CompletedProcess[str], Path]) -> None:
+    telemetry = Bundle.open(finished[1], finished[1].parent).telemetry()
+    assert {record["round"] for record in lines(finished[1])} == set(telemetry["round"])
+    assert {"host"} == set(telemetry["device"])
+    assert not (finished[1] / "telemetry.jsonl").exists()
 
 
 def test_a_report_is_rebuilt_from_the_bundle_alone(finished: tuple[subprocess.CompletedProcess[str], Path]) -> None:
@@ -179,6 +188,7 @@ def test_a_run_killed_in_the_middle_is_resumed_without_measuring_again(tmp_path:
     measured = [(r["contrast"], r["index"]) for r in after if not r["contrast"].startswith("control") and r["outcome"]["state"] == "completed"]
     assert len(set(measured)) == len(measured)
     assert told(finished[1]) == told(bundle)
+    assert {record["round"] for record in after} <= set(Bundle.open(bundle, tmp_path).telemetry()["round"])
     assert [] == [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
     assert 1 == len(bundles(tmp_path))
 

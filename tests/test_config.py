@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.config import choose_device, make_bench, parse_budget, read_factors, read_settings, to_plan
+from harness.config import choose_device, data_settings, make_bench, parse_budget, read_factors, read_settings, to_plan
 from harness.errors import ConfigError
 from tests.plan.builders import make_gpu, make_machine
 
@@ -36,6 +36,10 @@ from tests.plan.builders import make_gpu, make_machine
         (["--cfg", "job"], "--cfg: there is no such option"),
         (["+sweep=smoke", "only=a,b"], "only=a,b: a list is written in brackets, as in 'only=[a,b]'"),
         (["+sweep=smoke", "machine.name=a,b"], "machine.name=a,b: "),
+        (["+sweep=smoke", "checkpoint.interval=0"], "checkpoint.interval=0: must be at least 1"),
+        (["+sweep=smoke", "telemetry.host_period_s=0.01"], "telemetry.host_period_s=0.01: must be at least 0.1 and at most 3600"),
+        (["+sweep=smoke", "telemetry.enabled=maybe"], "telemetry.enabled=maybe: 'maybe' is not true or false"),
+        (["+sweep=smoke", "+checkpoint.foo=1"], "+checkpoint.foo=1: there is no key foo in checkpoint"),
         (["+sweep=smoke", "workload=custom"], "workload=custom has no target"),
     ],
 )
@@ -47,6 +51,11 @@ def test_a_mistake_is_named_as_it_was_typed(arguments: list[str], message: str) 
 
 def test_a_text_with_a_comma_in_quotes_passes_through() -> None:
     assert "a,b" == read_settings(["+sweep=smoke", 'machine.name="a,b"']).machine_name
+
+
+@pytest.mark.parametrize(("arguments", "period_s"), [([], 1.0), (["telemetry.host_period_s=5"], 5.0), (["telemetry.enabled=false"], None)])
+def test_the_machine_is_watched_unless_that_is_turned_off(arguments: list[str], period_s: float | None) -> None:
+    assert period_s == read_settings(["+sweep=smoke", *arguments]).host_period_s
 
 
 def test_a_list_of_claims_in_brackets_is_read() -> None:
@@ -174,3 +183,43 @@ def test_every_level_of_every_factor_that_is_excluded_exists() -> None:
         for level in factor.levels.values():
             for other, banned in level.excludes.items():
                 assert set(banned) <= set(factors[other].levels)
+
+
+def test_a_folder_with_pictures_in_class_folders_is_the_persons_own_set(tmp_path: Path) -> None:
+    (tmp_path / "cats").mkdir()
+    (tmp_path / "cats" / "one.JPEG").touch()
+    assert {"images_dir": str(tmp_path)} == data_settings(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["train.tfrecord", "train.tfrecords", "train.tfrecord-00001-of-00002"])
+def test_a_folder_with_records_is_the_persons_own_set(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).touch()
+    assert {"images_dir": str(tmp_path)} == data_settings(tmp_path)
+
+
+def test_the_folder_in_which_the_suite_makes_its_sets_is_nobodys_own(tmp_path: Path) -> None:
+    (tmp_path / "photographs-128" / "china").mkdir(parents=True)
+    (tmp_path / "photographs-128" / "china" / "00000.jpg").touch()
+    assert {"data_dir": str(tmp_path)} == data_settings(tmp_path)
+
+
+def test_a_folder_that_does_not_exist_yet_is_where_the_suite_makes_its_set(tmp_path: Path) -> None:
+    assert {"data_dir": str(tmp_path / "new")} == data_settings(tmp_path / "new")
+
+
+def test_the_folder_for_checkpoints_must_exist(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^checkpoint.dir=.*nowhere: there is no such folder"):
+        read_settings(["+sweep=smoke", f"checkpoint.dir={tmp_path}/nowhere"])
+
+
+def test_the_folder_for_checkpoints_is_in_no_manifest(tmp_path: Path) -> None:
+    settings = read_settings(["+sweep=smoke", f"checkpoint.dir={tmp_path}"])
+    assert tmp_path.resolve() == settings.checkpoint_dir
+    assert str(tmp_path) not in str(settings.resolved)
+
+
+def test_an_interval_between_saves_chosen_by_hand_makes_jobs_readings() -> None:
+    settings = read_settings(["+sweep=checkpoint", "checkpoint.interval=4", "only=[sync-stall]"])
+    plan = to_plan(settings, make_bench(settings, make_machine()))
+    assert {"reading"} == {case.role.value for case in plan.claims[0].cases}
+    assert {4} == {cell.sizes["interval_steps"] for cell in plan.cells.values() if cell.workload == "checkpointed"}

@@ -18,7 +18,18 @@ CHANGES = [
     {"kernel": "7"},
     {"python": "3.12"},
     {"packages": {"tensorflow": "2.20.0"}},
+    {"gpu_driver": "570.86.10"},
+    {"cuda_driver": "12.8"},
+    {"cpu_governor": "powersave"},
 ]
+
+
+CARD_CHANGES = [{"pci_id": "00000000:17:00.0"}, {"vbios": "96"}, {"power_limit_w": 300.0}, {"ecc": False}, {"mig": "enabled"}, {"compute_mode": "exclusive_process"}]
+
+
+@pytest.mark.parametrize("change", CARD_CHANGES, ids=lambda change: next(iter(change)))
+def test_a_card_set_otherwise_is_another_fingerprint(change):
+    assert _fingerprint(make_machine(gpus=(make_gpu(),))) != _fingerprint(make_machine(gpus=(make_gpu(**change),)))
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: next(iter(change)))

@@ -5,7 +5,9 @@ Every refusal names the override as it was typed, and happens before anything is
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -20,6 +22,9 @@ from harness.model import Machine, Plan, Scalar, stable_id
 from harness.plan.build import Request, make_plan
 from harness.plan.cells import Bench, contradiction, level, unmet
 from harness.plan.specs import ClaimSpec, Factor, Rung, SweepSpec, WorkloadSpec, convert, load_claims, read_yaml
+
+IMAGES = re.compile(r"\.(jpe?g|tfrecords?)$|\.tfrecords?[-.]", re.IGNORECASE)
+"""Names of files that hold samples."""
 
 SIZE_KEYS = ("batch", "image", "length")
 """Keys of `workload.` that override a size of the standard workload."""
@@ -41,7 +46,9 @@ class Settings:
     device: str
     device_count: int | None
     data_dir: Path
+    checkpoint_dir: Path | None
     machine_name: str | None
+    host_period_s: float | None  # seconds between two samples of the host; None: no telemetry at all
     budget_s: float | None
     plan_only: bool
     resume: str | None
@@ -98,6 +105,9 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     for name, value in sizes.items():
         if isinstance(value, int) and value < 1:
             raise ConfigError(f"workload.{name}={value}: must be at least 1")
+    interval = keys["checkpoint"]["interval"]
+    if interval is not None and interval < 1:
+        raise ConfigError(f"checkpoint.interval={interval}: must be at least 1 (steps from one save to the next)")
     switch = {name: value for name, value in keys["switch"].items() if value is not None}
     return Settings(
         overrides=tuple(arguments),
@@ -107,19 +117,21 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         factors=factors,
         claims=load_claims(CONF / "claims"),
         rungs=convert(read_yaml(CONF / "ladder.yaml"), dict[str, list[Rung]], "conf/ladder.yaml"),
-        request=Request(tuple(keys["only"]), _checked_alpha(keys["alpha"]), keys["seed"], workload.name, sizes),
+        request=Request(tuple(keys["only"]), _checked_alpha(keys["alpha"]), keys["seed"], workload.name, sizes, interval),
         switch=switch,
         device=keys["devices"]["kind"],
         device_count=keys["devices"]["count"],
         data_dir=(ROOT / keys["data"]["dir"]).resolve(),
+        checkpoint_dir=_existing_folder("checkpoint.dir", keys["checkpoint"]["dir"]),
         machine_name=keys["machine"]["name"],
+        host_period_s=_checked_period(keys["telemetry"]["host_period_s"]) if keys["telemetry"]["enabled"] else None,
         budget_s=parse_budget(keys["budget"] or (sweep.budget if sweep else None)),
         plan_only=keys["plan"],
         resume=keys["resume"],
         results_dir=(ROOT / keys["results_dir"]).resolve(),
         verbosity=keys["verbosity"],
         thresholds=_checked_thresholds(keys["thresholds"]),
-        resolved={name: value for name, value in keys.items() if name not in {"results_dir", "data", "resume", "plan", "verbosity"}},
+        resolved={name: value for name, value in keys.items() if name not in {"results_dir", "data", "checkpoint", "resume", "plan", "verbosity"}},
     )
 
 
@@ -148,6 +160,35 @@ def _checked_thresholds(given: dict[str, float]) -> dict[str, float]:
         if not 0 <= value < most:
             raise ConfigError(f"thresholds.{name}={value}: must be at least 0{'' if most == math.inf else f' and below {most:g}'}")
     return given
+
+
+def _checked_period(period_s: float) -> float:
+    """Refuse to watch the host so often that watching is what one sees."""
+    if not 0.1 <= period_s <= 3600:
+        raise ConfigError(f"telemetry.host_period_s={period_s}: must be at least 0.1 and at most 3600 (seconds from one sample of the host to the next)")
+    return period_s
+
+
+def data_settings(folder: Path) -> dict[str, Scalar]:
+    """Return what workloads are told of `data.dir`: a folder of images (JPEG files or TFRecords, in it or in its class folders) is the person's own
+    set; any other is where the suite makes its own."""
+    with contextlib.suppress(OSError):
+        places = [folder, *(entry for entry in folder.iterdir() if entry.is_dir())]
+        if any(IMAGES.search(entry.name) for place in places for entry in place.iterdir()):
+            return {"images_dir": str(folder)}
+    return {"data_dir": str(folder)}
+
+
+def _existing_folder(key: str, value: str | None) -> Path | None:
+    """Return a folder of the person's own. It is not made: a misspelt mount point would be measured on the wrong disk."""
+    if value is None:
+        return None
+    folder = (ROOT / value).resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"{key}={value}: there is no such folder; make it, or mount what is to be measured")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"{key}={value}: this user may not write there")
+    return folder
 
 
 def _checked_alpha(alpha: float | None) -> float | None:

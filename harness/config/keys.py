@@ -46,6 +46,8 @@ class WorkloadKeys:
     sizes: dict[str, Any] = field(default_factory=dict)
     expected: dict[str, Any] = field(default_factory=dict)
     proof: dict[str, Any] = field(default_factory=dict)
+    computes: bool = True
+    proven_as: Optional[str] = None  # noqa: UP045
     batch: Optional[int] = None  # noqa: UP045
     image: Optional[int] = None  # noqa: UP045
     length: Optional[int] = None  # noqa: UP045
@@ -59,6 +61,18 @@ class LauncherKeys:
 @dataclass
 class DataKeys:
     dir: str = "data"
+
+
+@dataclass
+class CheckpointKeys:
+    dir: Optional[str] = None  # noqa: UP045
+    interval: Optional[int] = None  # noqa: UP045
+
+
+@dataclass
+class TelemetryKeys:
+    enabled: bool = True
+    host_period_s: float = 1.0
 
 
 @dataclass
@@ -76,7 +90,9 @@ def _schema(factors: dict[str, Factor]) -> type:
         ("switch", switch, field(default_factory=switch)),
         ("devices", DevicesKeys, field(default_factory=DevicesKeys)),
         ("data", DataKeys, field(default_factory=DataKeys)),
+        ("checkpoint", CheckpointKeys, field(default_factory=CheckpointKeys)),
         ("machine", MachineKeys, field(default_factory=MachineKeys)),
+        ("telemetry", TelemetryKeys, field(default_factory=TelemetryKeys)),
         ("thresholds", dict[str, float], field(default_factory=dict)),
         ("only", list[str], field(default_factory=list)),
         ("budget", Optional[str], field(default=None)),  # noqa: UP045

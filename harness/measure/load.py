@@ -67,12 +67,12 @@ def used(before: Load, after: Load) -> Used:
     return Used(elapsed_s, foreign_cores, steal_cores, _difference(before.throttled_s, after.throttled_s), groups_s)
 
 
-def machine_times(cores: Iterable[int]) -> tuple[float | None, float | None]:
+def machine_times(cores: Iterable[int], stat: Path = Path("/proc/stat")) -> tuple[float | None, float | None]:
     """Return (idle, stolen) seconds since boot, summed over `cores`, from /proc/stat; None each where it cannot be read. Waiting for I/O is idle."""
     tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
     wanted = {f"cpu{core}" for core in cores}
     try:
-        rows = [line.split() for line in Path("/proc/stat").read_text(encoding="ascii").splitlines() if line.startswith("cpu")]
+        rows = [line.split() for line in stat.read_text(encoding="ascii").splitlines() if line.startswith("cpu")]
     except OSError:
         return None, None
     mine = [[int(field) for field in row[1:]] for row in rows if row[0] in wanted]

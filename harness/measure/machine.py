@@ -7,8 +7,10 @@ import math
 import os
 import platform
 import re
+import shutil
 from pathlib import Path
 
+from harness.measure.cgroup import memory_group_version
 from harness.measure.load import cgroup_directories
 from harness.measure.telemetry import nvml
 from harness.model import Gpu, Machine
@@ -40,23 +42,27 @@ def boot_id() -> str:
 
 def read_machine(name: str | None) -> Machine:
     """Return what this machine is. `name` replaces the slug of the hardware in run names and reports."""
-    gpus, gpu_reason = nvml.devices()
+    found = nvml.inventory()
     model, flags = cpu_model()
     cores = usable_cores()
     memory = memory_bytes()
     return Machine(
-        slug=slugify(name) if name else hardware_slug(model, cores, memory, gpus),
+        slug=slugify(name) if name else hardware_slug(model, cores, memory, found.gpus),
         cpu_model=model,
         cores=cores,
         memory_bytes=memory,
-        gpus=gpus,
-        gpu_reason=gpu_reason,
+        gpus=found.gpus,
+        gpu_reason=found.reason,
         kernel=platform.release(),
         python=platform.python_version(),
         packages=package_versions(),
         cpu_flags=flags,
         container=container_kind(),
         numa_nodes=numa_nodes(),
+        abilities=abilities(),
+        gpu_driver=found.driver,
+        cuda_driver=found.cuda,
+        cpu_governor=cpu_governor(),
     )
 
 
@@ -88,6 +94,12 @@ def cpu_model() -> tuple[str, tuple[str, ...]]:
         pass
     model = told.get("model name") or platform.processor() or platform.machine() or "unknown"
     return model, tuple(sorted((told.get("flags") or told.get("features") or "").split()))
+
+
+def cpu_governor(cpus: Path = Path("/sys/devices/system/cpu")) -> str | None:
+    """Return by which rule the kernel sets the cores' clocks ("performance", "powersave"), None where it tells none, as in most virtual machines."""
+    told = {_first_line(path) for path in cpus.glob("cpu[0-9]*/cpufreq/scaling_governor")}
+    return ",".join(sorted(word for word in told if word)) or None
 
 
 def usable_cores() -> int:
@@ -172,6 +184,15 @@ def container_kind() -> str | None:
 def numa_nodes() -> int | None:
     """Return how many memory nodes the machine has, None where the kernel does not tell."""
     return len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or None
+
+
+def abilities() -> tuple[str, ...]:
+    """Return what this user may do here that some comparisons need: limit memory by a control group, mount a directory by FUSE."""
+    can = {
+        "fuse": os.access("/dev/fuse", os.R_OK | os.W_OK) and shutil.which("fusermount3") is not None,
+        "memory_cgroup": memory_group_version()[0] is not None,
+    }
+    return tuple(name for name, may in can.items() if may)
 
 
 def _meminfo(key: str) -> int | None:

@@ -34,6 +34,14 @@ def write_live(path: Path, workers: Iterable[tuple[int, int | None, str, str]]) 
     temporary.replace(path)
 
 
+def living(path: Path) -> tuple[int, ...]:
+    """Return the pids of the workers that `path` names, none if it is missing or being removed. They are this run's own, so nothing is checked."""
+    try:
+        return tuple(int(row["pid"]) for row in json.loads(path.read_text(encoding="utf-8"))["workers"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ()
+
+
 def end_orphans(path: Path) -> list[int]:
     """End the process groups of the workers that `path` names and that are still the same processes; returns their pids.
 

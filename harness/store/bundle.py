@@ -1,6 +1,7 @@
 """A run's folder under `results/`: created once, appended to as rounds end, read back by anyone who was handed a copy.
 
     <UTC time>-<machine>-<suffix>/  manifest.json  records.jsonl  verdicts.json  report.html  report.md  proofs/  logs/  plots/  live.json
+                                    telemetry.jsonl (while a run goes on)  telemetry.parquet (afterwards)
 
 Knows nothing of what is measured or concluded; what is in a file is `harness.model`'s business.
 """
@@ -21,9 +22,13 @@ from harness.errors import BundleError
 from harness.model import Manifest, RoundRecord, Verdicts
 from harness.store import codec, files, private
 from harness.store.schema import SCHEMA_VERSION, Data, Migration, steps_from
+from harness.store.telemetry import Lines, Sample, pack_lines, telemetry_frame
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
+    import pandas as pd
 
 _FOLDERS = ("proofs", "logs", "plots")
 _TRIES = 100
@@ -43,6 +48,7 @@ class Bundle:
         self._steps = steps
         self._clean = private.here(path)
         self._descriptor: int | None = None
+        self._telemetry: Lines | None = None
 
     @classmethod
     def create(cls, results_dir: Path, manifest: Manifest) -> Bundle:
@@ -180,6 +186,37 @@ class Bundle:
         except OSError as error:
             raise BundleError(f"{self.path.name}/{name} cannot be written: {error.strerror}") from error
         files.write_atomic(path, data)
+
+    def append_telemetry(self, round_: str, samples: Iterable[Sample]) -> None:
+        """Add samples of a round to telemetry.jsonl; a kill of this process does not lose them any more. May be called from another thread.
+
+        Raises BundleError for a number that is not finite, for a bundle of an older schema, and if the disk refuses.
+        """
+        if self._telemetry is None:
+            self._demand_current("no telemetry can be added to it")
+            self._telemetry = Lines(self.path)
+        self._telemetry.append(round_, samples, self._clean)
+
+    def pack_telemetry(self) -> None:
+        """Turn telemetry.jsonl into rows of telemetry.parquet, if there is any. If that is impossible it stays, and `notes` says why."""
+        if self._telemetry is not None:
+            self._telemetry.close()
+            self._telemetry = None
+        try:
+            for note in pack_lines(self.path):
+                self._note(note)
+        except (BundleError, ImportError) as error:
+            self._note(str(error))
+
+    def telemetry(self) -> pd.DataFrame:
+        """Return all samples: round, device, t_ns, name, value (NaN for null), reason. Empty if there are none.
+
+        A torn or damaged line is left out and named in `notes`. Raises BundleError for a file that is none of ours, or too large.
+        """
+        found, notes = telemetry_frame(self.path)
+        for note in notes:
+            self._note(note)
+        return found
 
     def load_proof(self, name: str) -> dict[str, np.ndarray]:
         """Return the arrays of a proof by name. `name` is that of a record (`proofs/x.npz`, or `x.npz` for short).

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.measure.machine import free_memory_bytes, hardware_slug, read_machine, slugify
+from harness.measure.machine import cpu_governor, free_memory_bytes, hardware_slug, read_machine, slugify
 from harness.measure.telemetry import nvml
 from harness.model import Gpu
 
@@ -107,6 +107,18 @@ def test_a_name_that_was_given_replaces_the_slug():
 
 def test_a_name_of_nothing_but_signs_is_still_a_folder_name():
     assert "machine" == slugify("../..")
+
+
+def test_the_governor_is_that_of_all_cores(tmp_path):
+    for core, governor in enumerate(("performance", "powersave", "performance")):
+        folder = tmp_path / f"cpu{core}" / "cpufreq"
+        folder.mkdir(parents=True)
+        (folder / "scaling_governor").write_text(governor + "\n")
+    assert "performance,powersave" == cpu_governor(tmp_path)
+
+
+def test_a_machine_without_governors_has_none(tmp_path):
+    assert None is cpu_governor(tmp_path)
 
 
 def test_this_machine_can_be_read_without_tensorflow():
