@@ -1,0 +1,1 @@
+"""Is this machine fit to be measured? Facts are read in one place each, and one pure function a check turns them into a finding. It changes no setting."""
