@@ -29,7 +29,7 @@ LISTED = {
     "saved-model-cli-trt",
 }
 GROUPS = list(LISTED)
-OURS = {"input-real-files", "batch-norm-fused", "optimizer-lean", "xla-speedup", "bf16-cpu", "fp16-cpu", "best-arm", "instrument-transparent", "engine-cpu"}
+OURS = {"host-feeds", "batch-norm-fused", "optimizer-lean", "xla-speedup", "bf16-cpu", "fp16-cpu", "best-arm", "instrument-transparent", "engine-cpu"}
 KNOWN_FORMS = {*FORMS, "slope", "terms", "ladder", "ladder_total"}
 ALLOWED_KEYS = {field.encode_name for field in msgspec.structs.fields(ClaimSpec)}
 REQUIRED_KEYS = ALLOWED_KEYS - {"deciding_case", "cases"}

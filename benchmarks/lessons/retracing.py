@@ -40,7 +40,9 @@ def _teach(signature: str, lengths: int) -> list[Value]:
     if dumps is None:
         compilations = Value("compilations", None, "compilations", "only XLA compiles")
     else:
-        compilations = Value("compilations", len(list(dumps.glob("*_sequence_step_*.before_optimizations.txt"))), "compilations")
+        seen = len(list(dumps.glob("*_sequence_step_*.before_optimizations.txt")))
+        # Something was compiled, or there would be no result: that none was written out means that XLA had read its flags before.
+        compilations = Value("compilations", seen or None, "compilations", None if seen else "XLA was already in use when it was asked to count")
         shutil.rmtree(dumps, ignore_errors=True)
     return [Value("traces", function.experimental_get_tracing_count(), "traces"), compilations, Value("total_s", total_s, "s")]
 
