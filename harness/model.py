@@ -16,7 +16,7 @@ from enum import Enum
 
 Scalar = str | int | float | bool | None
 
-BENCHMARK_VERSION = "1"
+BENCHMARK_VERSION = "2"
 """Version of the benchmark definition. Raised whenever a workload, a level or the way of measuring changes what a figure means;
 figures of different versions are never compared without a mark."""
 

@@ -45,7 +45,9 @@ def render(manifest: Manifest, records: Sequence[RoundRecord], verdicts: Verdict
 
 def make_tables(index: Index) -> dict[str, Any]:
     """Return every frame of the report by name, from one pass over the records."""
-    from harness.report import blocks, tables  # noqa: PLC0415 - as above
+    import pandas as pd  # noqa: PLC0415 - as above
+
+    from harness.report import blocks, feeds, jobs, saves, tables  # noqa: PLC0415
 
     timed = blocks.timed_blocks(index.records)
     # Proofs and lessons do something else than train for a while: their memory and start-up would only hide what the arms need.
@@ -53,6 +55,9 @@ def make_tables(index: Index) -> dict[str, Any]:
     rounds = blocks.round_rates(timed)
     cases = tables.cases_frame(index)
     ladders = tables.ladder_tables(index)
+    arms = tables.arms_frame(index, blocks.levels_frame(rounds))
+    pipelines, replays = feeds.pipelines_frame(index, arms), feeds.replay_frame(index, arms)
+    waits, job_waits = blocks.waits_frame(index.records, timed), jobs.job_waits_frame(index)
     return {
         "rounds": rounds,
         "forest": tables.forest_frame(cases),
@@ -60,8 +65,17 @@ def make_tables(index: Index) -> dict[str, Any]:
         "speedups": tables.speedups_frame(index),
         "ladders": ladders,
         "ladder": [(ladder.title, ladder.rows) for ladder in ladders],
-        "throughput": tables.batch_frame(index, tables.arms_frame(index, blocks.levels_frame(rounds))),
+        "throughput": tables.batch_frame(index, arms),
         "memory": tables.labelled(index, blocks.memory_frame(trained)),
         "phases": tables.labelled(index, blocks.phases_frame(trained)),
-        "waits": tables.labelled(index, blocks.waits_frame(index.records, timed)),
+        "waits": tables.labelled(index, pd.concat([waits, job_waits]) if len(waits) and len(job_waits) else waits if len(waits) else job_waits),
+        "pipelines": pipelines,
+        "need": feeds.need(index, arms, pipelines) if len(pipelines) else None,
+        "replay": replays,
+        "feeding": feeds.feeding_frame(index, replays),
+        "timeline": jobs.timeline_frame(index),
+        "saves": saves.saves_frame(index),
+        "save_levels": saves.save_levels(index),
+        "restored": saves.restored_counts(index),
+        "slowdown": saves.slowdown_frame(index),
     }

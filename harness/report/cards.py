@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from harness.model import Case, CaseResult, Claim, Role, RoundRecord, State, Word
+from harness.model import Case, CaseResult, Claim, Reading, Role, RoundRecord, State, Statistic, Word
 from harness.report import numbers
 from harness.report.index import Index, decides, difference, pair_of, settings, short_labels
 from harness.report.tables import measured
@@ -185,7 +186,8 @@ def rounds_table(index: Index, contrast: str, case: Case, result: CaseResult | N
     values = result.estimate.rounds if result and result.estimate and len(result.estimate.rounds) == len(done) else ()
     by_round = {record.round: value for record, value in zip(done, values, strict=False)}
     rows = tuple(_round_row(record, trials, case, rates, by_round.get(record.round)) for record in records[:MOST_ROUNDS])
-    note = f"{len(records) - MOST_ROUNDS:,} more rounds are in records.jsonl." if len(records) > MOST_ROUNDS else ""
+    rest = len(records) - MOST_ROUNDS
+    note = f"{numbers.plural(rest, 'more round is', 'more rounds are')} in records.jsonl." if rest > 0 else ""
     columns = ("round", "order", *labels, "effect", "foreign load", "quads", "outcome and flags")
     return Table(f"Rounds of {planned.title or contrast}", columns, rows, numeric=tuple(range(2, 4 + len(trials))), note=note)
 
@@ -216,12 +218,25 @@ def _round_row(record: RoundRecord, trials: list[str], case: Case, rates: Rates,
     return (name, record.order, *arms, effect, load, quads, "; ".join(dict.fromkeys(said)) or "completed")
 
 
+def _one_number(readings: list[Reading], statistic: Statistic) -> str:
+    """Return readings of one name as the number that the judge takes: work by time, the largest, else the median."""
+    values = [reading.value for reading in readings if reading.value is not None]
+    seconds = [(reading.t1_ns - reading.t0_ns) / 1e9 for reading in readings if reading.t0_ns is not None and reading.t1_ns is not None]
+    if statistic is Statistic.TOTAL_RATE and sum(seconds) > 0 and len(seconds) == len(values):
+        return numbers.rate(sum(values) / sum(seconds), readings[0].unit)
+    return numbers.quantity(max(values) if statistic is Statistic.MAX else statistics.median(values), readings[0].unit)
+
+
 def _reading(record: RoundRecord, trial: str, case: Case) -> str:
-    """An arm that has no rate shows the reading that the case is about, or why there is none."""
-    wanted = {term.measure for term in case.estimand.terms if term.trial == trial}
-    for reading in record.readings:
-        if reading.trial == trial and reading.name in wanted:
-            return numbers.quantity(reading.value, reading.unit) if reading.value is not None else numbers.missing(reading.reason)
+    """An arm that has no rate shows the readings that the case is about as one number, or why there is none."""
+    terms = [term for term in case.estimand.terms if term.trial == trial] or case.estimand.terms[:1]
+    for term in terms:
+        found = [reading for reading in record.readings if reading.trial == trial and reading.name == term.measure]
+        known = [reading for reading in found if reading.value is not None]
+        if known:
+            return _one_number(known, term.statistic)
+        if found:
+            return numbers.missing(found[-1].reason)
     ended = record.trial(trial)
     if ended is not None and ended.outcome.state is not State.COMPLETED:
         return f"{numbers.NA}: {ended.outcome.state.value.replace('_', ' ')}"

@@ -15,8 +15,8 @@ import pandas as pd
 
 from harness.model import Word
 from harness.report import numbers
-from harness.report.blocks import device_memory
 from harness.report.cards import Card, Table, make_cards
+from harness.report.sections import Section, make_sections
 from harness.report.validity import Check, controls_table, validity
 from harness.report.words import IN_A_SENTENCE, JUDGED, LOOKS
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from harness.report.index import Index
-    from harness.report.tables import LadderTable
 
 GROUPS = {
     "input": "Input pipeline", "execution": "Execution", "devices": "Several devices", "precision": "Precision", "checkpoints": "Checkpoints",
@@ -42,21 +41,9 @@ class Chip:
 
 
 @dataclass(frozen=True)
-class Section:
-    """A figure with its heading, the sentence that says how to read it, and the same numbers as a table."""
-
-    id: str
-    title: str
-    says: str
-    alt: str = ""
-    table: Table | None = None
-
-
-@dataclass(frozen=True)
 class Content:
     """The whole report as text."""
 
-    title: str
     machine_line: str
     run_line: str
     preliminary: str | None
@@ -85,7 +72,6 @@ def make_content(index: Index, tables: dict[str, Any], notes: Sequence[str]) -> 
     cards = make_cards(index, tables["rounds"])
     order = list(dict.fromkeys([*(g for g in GROUPS if any(c.group == g for c in cards)), *(c.group for c in cards)]))
     return Content(
-        title="What this machine says about TensorFlow speed-ups",
         machine_line=f"{machine}, {numbers.size(manifest.machine.memory_bytes)} memory",
         run_line=f"Sweep {plan.sweep}, started {manifest.created_at}, run {manifest.name}",
         preliminary=_preliminary(index),
@@ -94,7 +80,7 @@ def make_content(index: Index, tables: dict[str, Any], notes: Sequence[str]) -> 
         chips=tuple(Chip(word, words[word], LOOKS[word].says) for word in (*JUDGED, Word.NOT_TESTABLE) if words[word] or word in JUDGED),
         checks=tuple(validity(index, notes)),
         controls=controls_table(index),
-        sections=tuple(_sections(index, tables)),
+        sections=tuple(make_sections(index, tables)),
         groups=tuple((GROUPS.get(group, group.capitalize()), tuple(c for c in cards if c.group == group)) for group in order),
         untestable=_untestable(index),
         elsewhere=f"Not part of the sweep {plan.sweep}, +sweep=full measures them: {', '.join(elsewhere)}." if elsewhere else None,
@@ -131,9 +117,10 @@ def headline(words: Counter[Word], rounds: int) -> str:
 
 
 def highlights(speedups: pd.DataFrame) -> list[str]:
-    """Return a sentence on the largest speed-up shown and one on the largest slowdown; what was not proven equal is never praised."""
+    """Return a sentence on the largest speed-up of training shown and one on the largest slowdown; what was not proven equal is never praised."""
     said = []
-    fair = speedups[~speedups["unproven"].astype(bool)] if len(speedups) else speedups
+    speedups = speedups[speedups["trains"].astype(bool)]
+    fair = speedups[~speedups["unproven"].astype(bool)]
     low, high = pd.to_numeric(fair["low"]), pd.to_numeric(fair["high"])
     gains, losses = fair[low > 1], fair[high < 1]
     if len(gains):
@@ -145,88 +132,6 @@ def highlights(speedups: pd.DataFrame) -> list[str]:
         worst: Any = next(losses.loc[[high[high < 1].idxmin()]].itertuples())
         said.append(f"Largest slowdown shown: {worst.measured}, {worst.switch} ({worst.title}).")
     return said
-
-
-def _sections(index: Index, tables: dict[str, Any]) -> list[Section]:
-    made = [_forest_section(tables), _speedups_section(tables)]
-    ladders: list[LadderTable] = tables["ladders"]
-    if ladders:
-        rows = tuple((_KINDS[str(row.kind)], str(row.label), str(row.measured)) for ladder in ladders for row in ladder.rows.itertuples())
-        table = Table("Ladder", ("part", "switch", "measured (interval)"), rows)
-        made.append(Section("ladder", "The ladder, and leaving one out", " ".join(ladder.says for ladder in ladders), _alt(table), table))
-    batch = tables["throughput"]
-    if len(batch):
-        curves = tuple((r.panel, r.label, numbers.count(r.batch), numbers.rate(r.rate, r.unit)) for r in batch.itertuples())
-        table = Table("Throughput", ("workload", "arm", "batch", "throughput"), curves, numeric=(2, 3))
-        says = "All work of the accepted blocks over all their time; the thin bars span the lowest and the highest round."
-        made.append(Section("throughput", "Throughput against batch size", says, _alt(table), table))
-    made += _resource_sections(index, tables)
-    return [section for section in made if section is not None]
-
-
-_KINDS = {"rung": "step", "without": "worth at the end", "product": "product", "total": "total"}
-
-
-def _forest_section(tables: dict[str, Any]) -> Section | None:
-    frame, others = tables["forest"], tables["others"]
-    if frame.empty and others.empty:
-        return None
-    rows = tuple(
-        (r.claim, r.title, r.band, r.measured, f"{LOOKS[Word(r.word)].symbol} {r.word}") for r in [*frame.itertuples(), *others.itertuples()]
-    )
-    table = Table("Judged claims", ("claim", "case", "claimed", "measured (interval)", "verdict"), rows)
-    says = (
-        "The dark block is the measured interval, the stroke in it the point; the pale box is what was claimed. A verdict is read from the regions that the whole "
-        "interval touches. One round alone is a hollow circle without an interval; an arrow is an open side."
-    )
-    return Section("forest", "Claimed against measured", says, _alt(table), table)
-
-
-def _speedups_section(tables: dict[str, Any]) -> Section | None:
-    frame = tables["speedups"]
-    if frame.empty:
-        return None
-    rows = tuple((r.switch, r.title, r.measured, "no" if r.unproven else "") for r in frame.itertuples())
-    flagged = any(row[3] for row in rows)
-    rows_out = rows if flagged else tuple(row[:3] for row in rows)
-    columns = ("switch", "measured with", "ratio (interval)", "equal results")
-    table = Table("Speed-ups", columns if flagged else columns[:3], rows_out)
-    says = "Throughput with the switch over throughput without it. Below 1x the switch makes training slower, and is shown so."
-    return Section("speedups", "What each switch does", says, _alt(table), table)
-
-
-def _resource_sections(index: Index, tables: dict[str, Any]) -> list[Section]:
-    made = []
-    memory, phases, waits = tables["memory"], tables["phases"], tables["waits"]
-    if len(memory):
-        devices = device_memory(index.records)
-        names = sorted({name for entry in devices.values() for name in entry})
-        rows = tuple(
-            (r.label, numbers.size(r.peak_rss_bytes), *(numbers.size(devices.get(r.cell, {}).get(name)) for name in names))
-            for r in memory.itertuples()
-        )
-        table = Table("Memory", ("arm", "host peak RSS", *(name.replace("_", " ") for name in names)), rows, numeric=tuple(range(1, 2 + len(names))))
-        made.append(Section("memory", "Memory", "The highest resident memory of the process that trained, over its whole life.", _alt(table), table))
-    if len(phases):
-        names = [name for name in ("spawn", "import", "build", "trace", "first", "warmup") if name in phases and phases[name].sum() > 0]
-        rows = tuple((str(r["label"]), *(numbers.seconds(r[name]) for name in names), numbers.count(r["starts"])) for r in phases.to_dict("records"))
-        says = {"first": "first call", "warmup": "warm-up"}
-        table = Table("Start-up", ("arm", *(says.get(n, n) for n in names), "starts"), rows, numeric=tuple(range(1, len(names) + 2)))
-        made.append(Section("phases", "Start-up, phase by phase", "Median of starts that nothing else overlapped.", _alt(table), table))
-    if len(waits):
-        rows = tuple((r.label, numbers.percent(r.share), numbers.count(r.blocks)) for r in waits.itertuples())
-        table = Table("Waiting for input", ("arm", "share of step time", "blocks"), rows, numeric=(1, 2))
-        made.append(
-            Section("input_wait", "Waiting for input", "How much of the accepted blocks' time went into waiting for the next batch.", "", table)
-        )
-    return made
-
-
-def _alt(table: Table, most: int = 12) -> str:
-    """What a figure shows, for those who cannot see it: its first rows as text."""
-    rows = "; ".join(", ".join(str(cell) for cell in row) for row in table.rows[:most])
-    more = f"; and {len(table.rows) - most} more in the table" if len(table.rows) > most else ""
-    return f"{table.caption}: {rows}{more}"
 
 
 def _untestable(index: Index) -> Table | None:
@@ -250,7 +155,12 @@ def _facts(index: Index) -> list[Table]:
         hardware.append(("GPU", f"none: {machine.gpu_reason}" if machine.gpu_reason else "none"))
     hardware += [("NUMA nodes", numbers.count(machine.numa_nodes)), ("container", machine.container or "none")]
     software = [("kernel", machine.kernel), ("Python", machine.python), *sorted(machine.packages.items())]
-    origin = [("run", manifest.name), ("machine name", manifest.machine.slug), ("started", manifest.created_at), ("parts", ", ".join(manifest.parts) or "1")]
+    origin = [
+        ("run", manifest.name),
+        ("machine name", manifest.machine.slug),
+        ("started", manifest.created_at),
+        ("parts", ", ".join(manifest.parts) or "1"),
+    ]
     origin += [(key.replace("_", " "), _text(value)) for key, value in manifest.provenance.items()]
     origin += [
         ("benchmark definition", f"version {manifest.benchmark_version}"), ("bundle schema", f"version {manifest.schema_version}"),

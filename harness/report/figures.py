@@ -5,7 +5,6 @@ Ratios stand on a log axis around 1; nothing is clamped: an open side of an inte
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -16,7 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from matplotlib.transforms import blended_transform_factory
 
 from harness.model import Word
-from harness.report import numbers
+from harness.report import feed_figures, job_figures, numbers
 from harness.report.canvas import (
     BAND,
     BAND_EDGE,
@@ -31,7 +30,11 @@ from harness.report.canvas import (
     Layout,
     axes_height,
     bar_offset,
+    dense,
+    legend,
     linear_axis,
+    number_ticks,
+    panel_title,
     panels,
     ratio_axis,
     row_axes,
@@ -87,16 +90,8 @@ def forest(frame: pd.DataFrame, layout: Layout) -> Figure | None:
         ),
         Line2D([], [], color=INK, linewidth=1.3, label="1x: no effect"),
     ]
-    _legend(figure, handles, layout, columns=3 if not layout.narrow else 2)
+    legend(figure, handles, layout, columns=3 if not layout.narrow else 2)
     return figure
-
-
-def _legend(figure: Figure, handles: list[Any], layout: Layout, columns: int) -> None:
-    height = figure.get_size_inches()[1]
-    figure.legend(
-        handles=handles, loc="upper left", bbox_to_anchor=(0.0 if layout.narrow else layout.left / layout.width - 0.01, 1 - 0.04 / height),
-        ncols=columns, columnspacing=1.4, handlelength=1.6, borderaxespad=0,
-    )  # fmt: skip
 
 
 def _band(ax: Axes, y: float, lo: float | None, hi: float | None, limits: tuple[float, float], height: float) -> None:  # noqa: PLR0917
@@ -196,10 +191,7 @@ def ladder(frames: list[tuple[str, pd.DataFrame]], layout: Layout) -> Figure | N
     figure, axes = row_axes(layout, [len(frame) for _, frame in parts], top=0.78)
     for ax, (title, frame) in zip(axes, parts, strict=True):
         _ratio_bars(ax, frame, layout, ratio_axis(ax, values, layout, least=(0.7, 1.4)), "label", None)
-        height = axes_height(ax)
-        x = -(layout.left - 0.08) / (layout.width - layout.left - layout.right - 0.1)
-        text = shorten(title[:1].upper() + title[1:], 50 if layout.narrow else 90)
-        ax.text(x, 1 + 0.46 / height, text, transform=ax.transAxes, weight="bold", fontsize=11 if layout.narrow else 12, va="bottom")
+        panel_title(ax, layout, title, up=0.46)
     return figure
 
 
@@ -246,22 +238,13 @@ def memory(frame: pd.DataFrame, layout: Layout) -> Figure | None:
         return None
     big = shown["peak_rss_bytes"].max() >= 2**30
     scale, unit = (2**30, "GiB") if big else (2**20, "MiB")
-    layout = _dense(layout)
+    layout = dense(layout)
     figure, (ax,) = row_axes(layout, [len(shown)], top=0.15)
     for i, (label, peak) in enumerate(zip(shown["label"], shown["peak_rss_bytes"], strict=True)):
         ax.barh(i + bar_offset(layout), peak / scale, height=0.36 if layout.narrow else 0.5, color=SERIES[0], alpha=0.75, zorder=2)
         row_text(ax, layout, i, label, "", ("", INK), numbers.size(peak))
-    linear_axis(ax, float(shown["peak_rss_bytes"].max()) / scale, layout, f"peak resident memory of the process ({unit})", _number())
+    linear_axis(ax, float(shown["peak_rss_bytes"].max()) / scale, layout, f"peak resident memory of the process ({unit})", number_ticks())
     return figure
-
-
-def _dense(layout: Layout) -> Layout:
-    """Rows without a second line of text need less height."""
-    return replace(layout, row=0.56 if layout.narrow else 0.42)
-
-
-def _number() -> FuncFormatter:
-    return FuncFormatter(lambda v, _: numbers.plain(v))
 
 
 def phases(frame: pd.DataFrame, layout: Layout) -> Figure | None:
@@ -271,7 +254,7 @@ def phases(frame: pd.DataFrame, layout: Layout) -> Figure | None:
     if shown.empty or not names:
         return None
     colors = {"spawn": "#b9c2ce", "import": "#7d93ad", "build": "#3a9bd0", "trace": "#e0a100", "first": "#c96a00", "warmup": "#00795e"}
-    layout = _dense(layout)
+    layout = dense(layout)
     figure, (ax,) = row_axes(layout, [len(shown)], top=0.5 if not layout.narrow else 0.78)
     totals = shown[names].sum(axis=1)
     for i in range(len(shown)):
@@ -290,9 +273,9 @@ def phases(frame: pd.DataFrame, layout: Layout) -> Figure | None:
             )
             left += value
         row_text(ax, layout, i, shown["label"][i], "", ("", INK), f"{numbers.seconds(float(totals[i]))} in all")
-    linear_axis(ax, float(totals.max()), layout, "time from start to warm (s)", _number())
+    linear_axis(ax, float(totals.max()), layout, "time from start to warm (s)", number_ticks())
     says = {"first": "first call", "warmup": "warm-up"}
-    _legend(figure, [Patch(color=colors[name], label=says.get(name, name)) for name in names], layout, columns=len(names) if not layout.narrow else 3)
+    legend(figure, [Patch(color=colors[name], label=says.get(name, name)) for name in names], layout, columns=len(names) if not layout.narrow else 3)
     return figure
 
 
@@ -303,6 +286,13 @@ def draw(tables: dict[str, Any], layout: Layout = WIDE) -> dict[str, Figure]:
         "speedups": speedups(tables["speedups"], layout),
         "ladder": ladder(tables["ladder"], layout),
         "throughput": throughput(tables["throughput"], layout),
+        "pipelines": feed_figures.pipelines(tables["pipelines"], tables["need"], layout),
+        "input_wait": feed_figures.input_wait(tables["waits"], layout),
+        "replay": feed_figures.replay(tables["replay"], layout),
+        "feeding": feed_figures.feeding(tables["feeding"], layout),
+        "stalls": job_figures.stalls(tables["timeline"], layout),
+        "saves": job_figures.saves(tables["saves"], tables["save_levels"], layout),
+        "slowdown": job_figures.slowdown(tables["slowdown"], layout),
         "memory": memory(tables["memory"], layout),
         "phases": phases(tables["phases"], layout),
     }

@@ -15,6 +15,7 @@ _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T", "P")
 
 
+_NO_PLURALS = {"holds"}  # a statement, said of 0 and 1 alike
 _LARGEST = 1e300  # beyond it a number stands for "no limit", because strict JSON has no infinity
 
 
@@ -110,7 +111,7 @@ def rate(value: float | None, unit: str) -> str:
 
 
 def quantity(value: float | None, unit: str) -> str:  # noqa: PLR0911 - one a unit
-    """Return a number in its unit: "" is a ratio, then bytes, s, share, any `x/s`; other units are counts followed by their name."""
+    """Return a number in its unit: "" is a ratio, then bytes, s, share, any `x/s`; other units are counts followed by their name (1 trace, 40 traces)."""
     if not known(value):
         return NA
     if unit in {"", "x"}:
@@ -123,7 +124,7 @@ def quantity(value: float | None, unit: str) -> str:  # noqa: PLR0911 - one a un
         return percent(value)
     if unit.endswith("/s"):
         return rate(value, unit)
-    return f"{count(value)} {unit}"
+    return f"{count(value)} {named(value, unit)}"
 
 
 def edge(value: float, unit: str) -> str:
@@ -134,7 +135,7 @@ def edge(value: float, unit: str) -> str:
         return f"{plain(value * 100)}\N{NO-BREAK SPACE}%"
     if unit in {"bytes", "B"}:
         return size(value)
-    return f"{plain(value)} {unit}"
+    return f"{plain(value)} {named(value, unit)}"
 
 
 def band(lo: float | None, hi: float | None, unit: str, null: float | None = None) -> str:
@@ -171,9 +172,25 @@ def measured(point: float | None, low: float | None, high: float | None, unit: s
     return f"{quantity(point, unit)} ({around})" if known(point) else around
 
 
+def ranged(point: float | None, low: float | None, high: float | None, unit: str, n: int, reason: str | None = None) -> str:  # noqa: PLR0917
+    """Return a figure of `n` rounds with their lowest and highest: `0.412 s (0.398 s to 0.441 s)`; one round says so, none says why."""
+    if not known(point):
+        return missing(reason)
+    if n < 2 or not known(low) or not known(high):
+        return f"{quantity(point, unit)} (one round)"
+    return f"{quantity(point, unit)} ({quantity(low, unit)} to {quantity(high, unit)})"
+
+
 def cores(value: float | None) -> str:
     """Return a load in cores: 0.05 is five per cent of one core."""
     return f"{value:.3f} cores" if known(value) else NA
+
+
+def named(value: float, unit: str) -> str:
+    """Return a unit's name as it stands behind a number: `trace` behind 1, `traces` behind all others. Words that are no plural stay."""
+    if value != 1 or not unit.endswith("s") or unit.endswith("ss") or unit in _NO_PLURALS:
+        return unit
+    return unit.removesuffix("es") if unit.endswith(("ches", "shes", "sses", "xes")) else unit.removesuffix("s")
 
 
 def plural(n: int, one: str, many: str | None = None) -> str:

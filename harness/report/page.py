@@ -42,9 +42,11 @@ def slug(word: Word | None) -> str:
     return f"w-{word.name.lower().replace('_', '-')}" if word else "w-none"
 
 
-def _tone(cell: str) -> str:
+def _look(cell: str, numeric: bool) -> Markup:
+    """Return the class of a table's cell as an attribute, nothing where it has none."""
     word = _WORDS.get(cell)
-    return f"tone {slug(word)}" if word else ""
+    names = [*(["num"] if numeric else []), *(["tone", slug(word)] if word else [])]
+    return Markup(' class="{}"').format(" ".join(names)) if names else Markup("")
 
 
 def _harmless(value: object) -> object:
@@ -61,6 +63,6 @@ def _css() -> str:
 def to_html(content: Content, pictures: Mapping[str, Picture]) -> str:
     """Return the page. `pictures` maps a section's id to its figure; sections without one show their table alone."""
     environment = Environment(loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, finalize=_harmless)
-    environment.globals.update(slug=slug, tone=_tone, looks=LOOKS, marks=MARKS)
+    environment.globals.update(slug=slug, look=_look, looks=LOOKS, marks=MARKS)
     css = Markup(_css())  # noqa: S704 - our own file, no text of a bundle
     return environment.get_template("page.html.j2").render(c=content, pictures=dict(pictures), css=css)

@@ -17,7 +17,10 @@ CASE_COLUMNS = [
     "claim", "group", "case", "title", "role", "decides", "scale", "unit", "lo", "hi", "null", "band",
     "point", "low", "high", "n", "measured", "word", "carried_over", "equivalence",
 ]  # fmt: skip
-SWITCH_COLUMNS = ["switch", "title", "point", "low", "high", "n", "measured", "unproven"]
+SWITCH_COLUMNS = ["switch", "title", "point", "low", "high", "n", "measured", "unproven", "trains"]
+TRAINS_NOTHING = {"pipeline", "replay", "epoch"}
+"""Workloads that only feed: what they gain is no gain of training."""
+
 ARM_COLUMNS = ["cell", "rate", "low", "high", "unit", "rounds", "reason"]
 
 
@@ -93,15 +96,15 @@ def other_scales(cases: pd.DataFrame) -> pd.DataFrame:
 
 
 def speedups_frame(index: Index) -> pd.DataFrame:
-    """Return one row a switch: the throughput ratio of two cells that differ in levels only. Deciding cases come before judged ones, then readings.
+    """Return one row a switch: the throughput ratio of two cells that differ in levels only (`trains`: of training, not of feeding alone).
 
-    Cases in a ladder are left to the ladder, except the total.
+    Deciding cases come before judged ones, then readings. Cases in a ladder are left to the ladder, except the total.
     """
     best: dict[str, tuple[int, tuple[object, ...]]] = {}
     rungs = {rung for ladder in index.plan.ladders for rung in (*ladder.rungs, *ladder.leave_one_out)}
     for claim, case, result in index.joined():
         pair = pair_of(index, case)
-        if pair is None or case.estimand.terms[0].measure != "throughput" or case.id in rungs:
+        if pair is None or case.estimand.terms[0].measure not in {"throughput", "job_rate"} or case.id in rungs:
             continue
         changed = difference(*pair)
         if not changed or not set(changed) <= set(pair[0].levels) | set(pair[1].levels):
@@ -111,7 +114,7 @@ def speedups_frame(index: Index) -> pd.DataFrame:
         rank = 0 if decides(claim, case) and case.role is Role.JUDGED else 1 if case.role is Role.JUDGED else 2
         if result is None or result.estimate is None:
             rank += 3
-        row = (name, detail, *_switch_row("", case, result)[2:])
+        row = (name, detail, *_switch_row("", case, result)[2:], pair[0].workload not in TRAINS_NOTHING)
         if switch not in best or rank < best[switch][0]:
             best[switch] = (rank, row)
     frame: pd.DataFrame = pd.DataFrame.from_records([row for _, row in best.values()], columns=SWITCH_COLUMNS)
@@ -135,7 +138,6 @@ class LadderTable:
     title: str
     rows: pd.DataFrame
     says: str
-    agrees: bool | None
 
 
 def ladder_tables(index: Index) -> list[LadderTable]:
@@ -158,14 +160,13 @@ def ladder_tables(index: Index) -> list[LadderTable]:
             around = numbers.interval(found.product_low, found.product_high, "", 2)
             text = f"{numbers.ratio(found.product)} ({around})"
             rows.append(("product", "product of the steps", found.product, found.product_low, found.product_high, 0, text))
-        agrees = found.agrees if found else None
         says = {
             True: "The steps multiply to the measured total within their intervals.",
             False: "The steps do not multiply to the measured total: the switches act on one another, or a step was measured under other conditions.",
             None: "Whether the steps multiply to the total cannot be said: a step or the total is missing.",
-        }[agrees]
+        }[found.agrees if found else None]
         frame = pd.DataFrame.from_records(rows, columns=["kind", "label", "point", "low", "high", "n", "measured"])
-        tables.append(LadderTable(ladder.title, frame, says, agrees))
+        tables.append(LadderTable(ladder.title, frame, says))
     return tables
 
 

@@ -60,7 +60,7 @@ def test_an_open_side_is_said_in_words(expected, low, high, method):
         ("at least 0.2 s", 0.2, None, "s", None),
         ("below 1x", None, 1, "", 1),
         ("at most 5\u00a0%", None, 0.05, "share", None),
-        ("exactly 1 traces", 1, 1, "traces", None),
+        ("exactly 1 trace", 1, 1, "traces", None),
         ("no band", None, None, "", 1),
     ],
 )
@@ -79,6 +79,23 @@ def test_a_claimed_band_reads_as_it_was_said(expected, lo, hi, unit, null):
 )
 def test_a_rate_names_its_work(expected, value, unit):
     assert expected == numbers.rate(value, unit)
+
+
+@pytest.mark.parametrize(
+    ("expected", "value", "unit"),
+    [
+        ("1 trace", 1.0, "traces"),
+        ("40 traces", 40.0, "traces"),
+        ("0 steps", 0.0, "steps"),
+        ("0.500 traces", 0.5, "traces"),
+        ("1 batch", 1.0, "batches"),
+        ("1 holds", 1.0, "holds"),
+        ("1 loss", 1.0, "loss"),
+        ("1 count", 1.0, "count"),
+    ],
+)
+def test_one_of_a_thing_is_named_in_the_singular(expected, value, unit):
+    assert expected == numbers.quantity(value, unit)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])

@@ -94,7 +94,7 @@ def test_a_ladder_says_whether_its_steps_multiply_to_the_total():
     manifest, records, verdicts, _ = builder.run()
     (ladder,) = tables.ladder_tables(build_index(manifest, records, verdicts))
     assert ["rung"] * 4 + ["without"] * 4 + ["total", "product"] == list(ladder.rows["kind"])
-    assert ladder.agrees
+    assert "The steps multiply to the measured total within their intervals." == ladder.says
 
 
 def test_labels_name_only_what_varies():
