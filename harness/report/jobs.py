@@ -180,7 +180,7 @@ def timeline_frame(index: Index) -> pd.DataFrame:
         lanes = [first[trial.id] for trial in contrast.trials if trial.id in first and trial.cell in index.plan.cells]
         cells = [index.plan.cells[job.cell] for job in lanes]
         labels = save_labels(cells) if len({without_saving(cell).id for cell in cells}) == 1 else short_labels(cells)
-        panel = f"{contrast.title or contrast.id} (round {record.index})"
+        panel = f"{contrast.title or contrast.id} (round {record.index + 1})"
         for job, label in zip(lanes, labels, strict=True):
             rows += [(contrast.id, panel, job.cell, label, *band, job.seconds) for band in _bands(job)]
     return frame_of(rows, TIMELINE_COLUMNS)

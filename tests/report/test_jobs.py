@@ -42,7 +42,7 @@ def test_a_job_without_saves_is_one_stretch():
 
 def test_the_timeline_shows_the_round_of_median_length():
     frame = timeline_of(make_saving_run(0.9, 0.2, 0.4))
-    assert ["Saving, ResNet-50 (round 2)"] == list(frame["panel"].unique())
+    assert ["Saving, ResNet-50 (round 3)"] == list(frame["panel"].unique())
 
 
 def test_a_trial_that_ran_twice_shows_its_first_job():
