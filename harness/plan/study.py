@@ -90,8 +90,11 @@ def _seed(seed: int, contrast: str, index: int) -> int:
 
 
 def _position(everything: list[RoundRecord], mine: list[RoundRecord]) -> tuple[int, int]:
-    """Index and attempt of the next round: a lost round is repeated under its own index, any other opens a new one."""
-    if mine and mine[-1].outcome.state in {State.FAILED, State.INVALID, State.INTERRUPTED}:
+    """Index and attempt of the next round: a lost round is repeated under its own index, any other opens a new one.
+
+    A kill for want of memory is no accident that a repeat would make good: the next round is an independent witness of it.
+    """
+    if mine and not mine[-1].outcome.out_of_memory and mine[-1].outcome.state in {State.FAILED, State.INVALID, State.INTERRUPTED}:
         attempts = [r.attempt for r in everything if r.index == mine[-1].index]
         if max(attempts) + 1 < ATTEMPTS or mine[-1].outcome.state is State.INTERRUPTED:
             return mine[-1].index, max(attempts) + 1

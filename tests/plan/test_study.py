@@ -214,3 +214,12 @@ def test_a_plan_is_done_without_the_controls_that_never_became_due() -> None:
     answer = next_of_all(standby_plan(), ledger, lambda _: True, Situation(), {})
     assert isinstance(answer, Done)
     assert "complete" == answer.reason.code
+
+
+def test_a_round_killed_for_want_of_memory_is_followed_by_an_independent_one() -> None:
+    killed = Outcome(State.FAILED, Reason("out_of_memory", "killed at its limit"))
+    contrast = make_contrast(arrangement=Arrangement.TURNS_OF_TRIALS)
+    record = make_record(outcome=killed, arrangement=Arrangement.TURNS_OF_TRIALS)
+    answer = ask(record, contrast=contrast)
+    assert isinstance(answer, Round)
+    assert (1, 0) == (answer.index, answer.attempt)
