@@ -108,7 +108,7 @@ class Turns:
             order="".join(self.letters[crew.trial.id] for crew in order),
             accepted=not warmup,
             foreign_cores=_average(loads, "foreign_cores"),
-            idle_partner_cores=None if idle_s is None or len(self.crews) < 2 else idle_s / elapsed_s,
+            idle_partner_cores=None if idle_s is None or len(self.stage.crews) < 2 else idle_s / elapsed_s,
             steal_cores=_average(loads, "steal_cores"),
             throttled_s=sum_or_none(load.throttled_s for load in loads),
             flags=("warmup",) if warmup else (),

@@ -47,7 +47,7 @@ class Stopped(Exception):  # noqa: N818 (nothing went wrong)
     """The caller's `stop()` said so."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Member:
     """One process of a crew; `takes_steps` is known once it is built, `finished` is true once it has said `done` and may leave.
 
@@ -63,7 +63,7 @@ class Member:
     inbox: list[dict[str, Any]] = field(default_factory=list)
 
 
-@dataclass
+@dataclass(eq=False)
 class Crew:
     """A trial that has been started. `blocks_run` counts the lead's own blocks, ghost steps go into every other one.
 

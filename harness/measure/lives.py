@@ -26,9 +26,19 @@ def start(stage: Stage, trials: Sequence[Trial], stems: Sequence[str], tell: Tel
 
     Start-ups overlap; on GPUs only up to built, because autotuning times kernels. `given` are settings beside the processes' own, for no record.
     """
+    crews = launch(stage, trials, stems, tell, [given] * len(trials))
+    make_ready(stage, crews, tell)
+    return crews
+
+
+def launch(stage: Stage, trials: Sequence[Trial], stems: Sequence[str], tell: Tell, given: Sequence[Mapping[str, Scalar] | None]) -> list[Crew]:
+    """Start trials together and return their crews once their imports are done: from then on they rest until `make_ready`.
+
+    `given` are each trial's settings beside its processes' own, for no record.
+    """
     crews = []
-    for trial, stem in zip(trials, stems, strict=True):
-        crews.append(stage.spawn(trial, stem, given))
+    for trial, stem, own in zip(trials, stems, given, strict=True):
+        crews.append(stage.spawn(trial, stem, own))
         crews[-1].overlapped_start = len(trials) > 1
     stage.greet(crews)
     for crew in crews:
@@ -38,6 +48,12 @@ def start(stage: Stage, trials: Sequence[Trial], stems: Sequence[str], tell: Tel
     for crew in crews:
         crew.phases_s["import"] = answers[crew.trial.id]["seconds"]
         crew.used.update({name: scalar(value) for name, value in answers[crew.trial.id]["facts"].items()})
+    return crews
+
+
+def make_ready(stage: Stage, crews: Sequence[Crew], tell: Tell) -> None:
+    """Build these crews' workloads together and, for drivers of blocks, take the first step."""
+    for crew in crews:
         tell("phase", crew.trial.id, "building", {})
     answers = stage.ask(crews, "build", "built", "build", lambda t: t.deadlines.build_s)
     for crew in crews:
@@ -46,7 +62,6 @@ def start(stage: Stage, trials: Sequence[Trial], stems: Sequence[str], tell: Tel
     on_gpu = any(crew.asked.get("device") == "gpu" for crew in stepping)
     for group in [[crew] for crew in stepping] if on_gpu else [stepping]:
         _first_steps(stage, group, tell)
-    return crews
 
 
 def _start_of(member: Member, roots: list[str]) -> dict[str, Any]:

@@ -5,7 +5,6 @@ It decides who lives together and who takes turns; it touches no results folder 
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import itertools
 import random
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 from harness.errors import MeasureError
 from harness.measure.blocks import LoadReader, Log, QuadRules, Turns
 from harness.measure.crew import Crew, Stage, Stopped, TrialEnded, file_stem, without_places
-from harness.measure.lives import call_once, finish, run_job, start, warm
+from harness.measure.lives import call_once, finish, launch, make_ready, run_job, start, warm
 from harness.measure.load import read_load
 from harness.measure.machine import boot_id
 from harness.measure.quads import run_quads, warm_quad
@@ -25,7 +24,7 @@ from harness.measure.supervise import run_lives
 from harness.model import COMPLETED, Arrangement, Driver, Outcome, Reading, Reason, Round, RoundRecord, Scalar, State, Trial, TrialRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -138,6 +137,8 @@ class _Session:
     log: Log = field(default_factory=Log)
     order: str = ""
     indices: Iterator[int] = field(default_factory=itertools.count)
+    upcoming: list[Trial] = field(default_factory=list)  # whose turn comes after the one that runs
+    understudy: Crew | None = None  # has imported beside the trial before it, and rests until its own turn
 
     def __post_init__(self) -> None:
         self.letters = {trial.id: letter for trial, letter in zip(self.round.trials, LETTERS, strict=False)}
@@ -199,9 +200,7 @@ class _Session:
     def _turns_of_trials(self) -> None:
         once = list(self.round.trials)
         self.rng.shuffle(once)
-        order = once + once[::-1]
-        self.order = "".join(self.letters[trial.id] for trial in order)
-        for trial in order:
+        for trial in self._in_turn(once + once[::-1]):
             if any(crew.outcome != COMPLETED for crew in self._starts(trial)):
                 continue  # too slow in its first start: its bound needs no second one in this round
             ended = self._alone(trial)
@@ -212,66 +211,114 @@ class _Session:
     def _solo(self) -> None:
         order = list(self.round.trials)
         self.rng.shuffle(order)
-        self.order = "".join(self.letters[trial.id] for trial in order)
-        for trial in order:
+        for trial in self._in_turn(order):
             self._alone(trial)
+
+    def _in_turn(self, order: Sequence[Trial]) -> Iterator[Trial]:
+        """Yield the trials one by one, and keep the order."""
+        self.order = "".join(self.letters[trial.id] for trial in order)
+        self.upcoming = list(order)
+        while self.upcoming:
+            yield self.upcoming.pop(0)
 
     def _alone(self, trial: Trial) -> Outcome | None:
         """Run one trial alone in fresh processes; returns how it ended unless it completed."""
         drive = {Driver.BLOCKS: self._blocks, Driver.ONCE: self._once, Driver.JOB: self._job, Driver.SUPERVISE: self._supervise}[trial.driver]
-        with self._scratch(trial) as given:
-            try:
-                drive(trial, given)
-            except TrialEnded as ended:
-                self._end_all(ended)
+        try:
+            drive(trial)
+        except TrialEnded as ended:
+            self._end_all(ended)
+        finally:
+            self._clear(trial)
         outcome = self._starts(trial)[-1].outcome
         return None if outcome == COMPLETED else outcome
 
+    # ------------------------------------------------------------ starts
+
+    def _start_alone(self, trial: Trial) -> Crew:
+        """Return a trial's crew, ready to run: it may have imported already beside the one before, which takes half the time of two after each other."""
+        crew, self.understudy = self.understudy, None
+        if crew is None or crew.trial is not trial:
+            crew = self._launch(trial)
+        make_ready(self.stage, [crew], self.tell)
+        return crew
+
+    def _launch(self, trial: Trial) -> Crew:
+        pair = [trial, *(other for other in self.upcoming[:1] if _may_rest_beside(trial, other))]
+        if len(pair) > 1:
+            try:
+                crew, self.understudy = launch(self.stage, pair, [self._stem(t) for t in pair], self.tell, [self._given(t) for t in pair])
+            except TrialEnded:
+                # Whoever it was will meet its fate alone, and the other is not to suffer for it.
+                self._forget(self.stage.crews)
+            else:
+                return crew
+        return launch(self.stage, [trial], [self._stem(trial)], self.tell, [self._given(trial)])[0]
+
+    def _without_understudy(self) -> None:
+        """Send away who has only imported: no start of its trial."""
+        crew, self.understudy = self.understudy, None
+        if crew is not None:
+            self._forget([crew])
+
+    def _forget(self, crews: Sequence[Crew]) -> None:
+        gone = list(crews)
+        self.stage.dismiss(gone)
+        self.stage.history = [crew for crew in self.stage.history if crew not in gone]
+
     # ------------------------------------------------------------ drivers
 
-    def _blocks(self, trial: Trial, given: Mapping[str, Scalar]) -> None:
-        (crew,) = start(self.stage, [trial], [self._stem(trial)], self.tell, given)
+    def _blocks(self, trial: Trial) -> None:
+        crew = self._start_alone(trial)
         warm(self.stage, crew, self.round.block_s, self.tell)
         self._blocks_of([crew])
 
-    def _once(self, trial: Trial, given: Mapping[str, Scalar]) -> None:
+    def _once(self, trial: Trial) -> None:
         stem = self._stem(trial)
-        (crew,) = start(self.stage, [trial], [stem], self.tell, given)
+        crew = self._start_alone(trial)
         call_once(self.stage, crew, self.place.proofs / f"{stem}.npz", self.log, self.tell)
         finish(self.stage, [crew], self.log, time.perf_counter)
 
-    def _job(self, trial: Trial, given: Mapping[str, Scalar]) -> None:
-        (crew,) = start(self.stage, [trial], [self._stem(trial)], self.tell, given)
+    def _job(self, trial: Trial) -> None:
+        crew = self._start_alone(trial)
         run_job(self.stage, crew, self.log, self.tell)
         finish(self.stage, [crew], self.log, time.perf_counter)
 
-    def _supervise(self, trial: Trial, given: Mapping[str, Scalar]) -> None:
+    def _supervise(self, trial: Trial) -> None:
+        given = self._given(trial)
         crew = run_lives(self.stage, trial, self.log, self.tell, seed=self.round.seed, next_stem=lambda: self._stem(trial), given=given)
         finish(self.stage, [crew], self.log, time.perf_counter)
 
-    @contextlib.contextmanager
-    def _scratch(self, trial: Trial) -> Iterator[dict[str, Scalar]]:
-        """Make a trial's scratch folder, yield the setting that names it, and remove the folder once nobody lives who could write there."""
+    def _folder(self, trial: Trial) -> Path | None:
+        """Return where a trial's scratch folder is; None where it has none. Of the starts of a trial never two live at once, so one name serves them all."""
         if self.place.scratch is None or trial.driver is Driver.BLOCKS:
-            yield {}
-            return
-        folder = self.place.scratch.resolve() / self._stem(trial)
+            return None
+        return self.place.scratch.resolve() / file_stem(f"{self.round.id}-{trial.id}")
+
+    def _given(self, trial: Trial) -> dict[str, Scalar]:
+        """Make a trial's scratch folder, empty, and return the setting that names it."""
+        folder = self._folder(trial)
+        if folder is None:
+            return {}
         shutil.rmtree(folder, ignore_errors=True)  # a run that was killed may have left it
         try:
             folder.mkdir(parents=True)
         except OSError as error:
             raise MeasureError(f"No scratch folder could be made in {self.place.scratch}: {error.strerror}; name another folder.") from error
-        try:
-            yield {"scratch_dir": str(folder)}
-        finally:
-            self.stage.dismiss(list(self.stage.crews))
+        return {"scratch_dir": str(folder)}
+
+    def _clear(self, trial: Trial) -> None:
+        """Remove a trial's scratch folder once nobody lives who could write there."""
+        folder = self._folder(trial)
+        if folder is not None:
+            self.stage.dismiss([crew for crew in self.stage.crews if crew.trial is trial])
             shutil.rmtree(folder, ignore_errors=True)
 
     # ------------------------------------------------------------ endings
 
     def _goes_on(self, ended: TrialEnded) -> bool:
         """If a trial was too slow in a phase that bounds its speed, and others live, let it leave and return True: the bound needs their rates."""
-        others = [crew for crew in self.stage.crews if crew is not ended.crew and crew.outcome is None]
+        others = [crew for crew in self.stage.crews if crew not in (ended.crew, self.understudy) and crew.outcome is None]
         if not others or not _bounds_speed(ended.outcome):
             return False
         ended.crew.outcome = ended.outcome
@@ -280,7 +327,8 @@ class _Session:
         return True
 
     def _end_all(self, ended: TrialEnded) -> None:
-        """The culprit keeps its outcome, whoever lived beside it ends as interrupted."""
+        """The culprit keeps its outcome, whoever lived beside it ends as interrupted; who only rested begins anew when its turn comes."""
+        self._without_understudy()
         ended.crew.outcome = ended.outcome
         for crew in self.stage.crews:
             crew.outcome = crew.outcome or self._partner_died(ended.crew)
@@ -320,7 +368,7 @@ class _Session:
         return [replace(r, reason=self._plain(r.reason)) if r.reason is not None else r for r in self.log.readings]
 
     def _starts(self, trial: Trial) -> list[Crew]:
-        return [crew for crew in self.stage.history if crew.trial.id == trial.id]
+        return [crew for crew in self.stage.history if crew.trial.id == trial.id and crew is not self.understudy]
 
     def _stem(self, trial: Trial) -> str:
         """Return what this start's files are called: unique within a run, however often the trial is started."""
@@ -371,6 +419,14 @@ class _Session:
 
 BLAME = (State.FAILED, State.INVALID, State.TIMED_OUT, State.INTERRUPTED, State.SKIPPED, State.NOT_RUN, State.COMPLETED)
 """Whose outcome is the round's: the first of these."""
+
+
+def _may_rest_beside(trial: Trial, other: Trial) -> bool:
+    """Whether `other` may import together with `trial` and then rest while that runs: on CPUs, where an imported framework holds memory and nothing
+    else, and neither within a limit of memory nor where each life is started anew."""
+    devices = {process.settings.get("device") for each in (trial, other) for process in each.processes}
+    limits = [process.memory_limit_bytes or process.cgroup_memory_bytes for each in (trial, other) for process in each.processes]
+    return other is not trial and "gpu" not in devices and not any(limits) and Driver.SUPERVISE not in {trial.driver, other.driver}
 
 
 def _bounds_speed(outcome: Outcome) -> bool:

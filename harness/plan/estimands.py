@@ -178,13 +178,13 @@ def timing(bench: Bench, sweep: SweepSpec, arrangement: Arrangement, cells: list
     """Return (seconds a block, accepted quads a round) for cells that are compared.
 
     A start costs a quarter of a minute, so a round then measures for ROUND_S: blocks differ by several per cent even where nothing else runs, and only
-    many of them average that out. Trials that take turns as a whole start twice, and have half of it each time.
+    many of them average that out. Trials that run alone share it; those that take turns as a whole start twice, and have half of it each time.
     """
     steps_s = [expected_step_s(bench, cell) for cell in cells]
     block_s = sweep.block_s or (1.0 if max(steps_s) > SLOW_STEP_S or bench.device == "gpu" else 0.5)
     blocks_s = [max(block_s, step_s) for step_s in steps_s]
     together = arrangement is Arrangement.TURNS_OF_BLOCKS
-    fitting = round(ROUND_S / (2 * sum(blocks_s))) if together else round(ROUND_S / 2 / (2 * max(blocks_s)))
+    fitting = round(ROUND_S / (2 * sum(blocks_s))) if together else round(ROUND_S / max(2, len(cells)) / (2 * max(blocks_s)))
     return block_s, sweep.quads or min(max(fitting, LEAST_QUADS), MOST_QUADS)
 
 

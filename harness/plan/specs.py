@@ -83,7 +83,8 @@ class TermSpec(Strict, frozen=True):
 class CaseSpec(Strict, frozen=True):
     """One comparison of a claim, as written; `harness.plan.estimands` says what each `form` becomes.
 
-    An arm is a mapping of factor to level; it may also hold `sizes`, `workload` and `driver` of its own.
+    An arm is a mapping of factor to level; it may also hold `sizes`, `workload` and `driver` of its own. In place of all arms a case may name a set
+    of conf/arms.yaml.
     """
 
     id: str
@@ -196,11 +197,26 @@ def convert(data: object, kind: type[SpecT], where: str) -> SpecT:
         raise ConfigError(f"{where}: {error}") from error
 
 
+def _with_arms(data: Any, shared: dict[str, dict[str, Any]], where: str) -> Any:  # noqa: ANN401 - YAML holds anything
+    """Return a claim's data with each set of arms that a case names put in its place. What is no claim at all is left to `convert` to refuse."""
+    cases = data.get("cases") if isinstance(data, dict) else None
+    for case in cases if isinstance(cases, list) else []:
+        named = case.get("arms") if isinstance(case, dict) else None
+        if isinstance(named, str):
+            if named not in shared:
+                raise ConfigError(f"{where}, case {case.get('id')}: there is no set of arms {named!r}; known: {', '.join(shared)} (conf/arms.yaml)")
+            case["arms"] = shared[named]
+    return data
+
+
 def load_claims(folder: Path) -> list[ClaimSpec]:
     """Return every claim of a folder in the order of reports. Raises ConfigError for a damaged file or a name that differs from its id."""
     claims = []
+    path = folder.parent / "arms.yaml"
+    shared = convert(read_yaml(path), dict[str, dict[str, Any]], "conf/arms.yaml") if path.exists() else {}
     for path in sorted(folder.glob("*.yaml")):
-        claim = convert(read_yaml(path), ClaimSpec, f"conf/claims/{path.name}")
+        where = f"conf/claims/{path.name}"
+        claim = convert(_with_arms(read_yaml(path), shared, where), ClaimSpec, where)
         if claim.id != path.stem:
             raise ConfigError(f"conf/claims/{path.name}: id is {claim.id!r}, but must be the file's name; rename one of them")
         claims.append(claim)

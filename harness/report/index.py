@@ -108,6 +108,8 @@ def short_labels(cells: Sequence[Cell]) -> list[str]:
     for entry in flat:
         always = {"execution", *sizes} if len(cells) > 3 else set(entry)
         named = [key for key in varying if key in entry and (key in always or entry[key] != usual[key]) and key not in _DULL]
+        # Among arms that differ in their input, the usual one is known by its input, not by the workload that it shares with the others.
+        named = named or [key for key in varying if key in entry and key in _SELF_EVIDENT][:1]
         parts = [entry[key] if key in _SELF_EVIDENT else f"{key} {entry[key]}" for key in named]
         labels.append(", ".join(parts) or entry["workload"])
     return labels

@@ -157,25 +157,28 @@ def slowdown(frame: pd.DataFrame, layout: Layout) -> Figure | None:
     first, last = float(known["interval_s"].min()), float(known["interval_s"].max())
     grid = np.geomspace(first / 1.4, last * 1.4, 40)
     top = bottom = 1.0
+    handles: list[Any] = []
     for k, (series, part) in enumerate(known.groupby("series", sort=False)):
-        color = SERIES[k % len(SERIES)]
+        look: dict[str, Any] = {"color": SERIES[k % len(SERIES)], "marker": MARKERS[k % len(MARKERS)], "markersize": 8, "markeredgecolor": "white"}
+        dashes: dict[str, Any] = {"linestyle": (0, (5, 2)), "linewidth": 1.6}
+        said = str(series)
         held = pd.to_numeric(part["blocked_s"]).dropna()
         if len(held):
             line = 1 + float(held.median()) / grid
-            label = f"1 + {numbers.seconds(float(held.median()))} / interval ({series})"
-            ax.plot(grid, line, color=color, linestyle=(0, (5, 2)), linewidth=1.6, label=_short(label, layout))
+            ax.plot(grid, line, color=look["color"], **dashes)
+            said = f"{series} (line: 1 + {numbers.seconds(float(held.median()))} held / interval)"
             top = max(top, float(line[grid >= first].max()))
         spans = part.dropna(subset=["low", "high"])
-        ax.vlines(spans["interval_s"].astype(float), spans["low"].astype(float), spans["high"].astype(float), color=color, linewidth=2.4, zorder=3)
-        ax.plot(
-            part["interval_s"].astype(float), part["point"].astype(float), color=color, marker=MARKERS[k % len(MARKERS)], markersize=8, linestyle="none",
-            markeredgecolor="white", zorder=4, label=_short(f"measured: {series}", layout),
-        )  # fmt: skip
+        ax.vlines(
+            spans["interval_s"].astype(float), spans["low"].astype(float), spans["high"].astype(float), color=look["color"], linewidth=2.4, zorder=3
+        )
+        ax.plot(part["interval_s"].astype(float), part["point"].astype(float), linestyle="none", zorder=4, **look)
+        handles.append(Line2D([], [], label=_short(said, layout), **look, **(dashes if len(held) else {"linestyle": "none"})))
     edges = [float(v) for name in ("point", "low", "high", "lo", "hi") for v in pd.to_numeric(known[name]).dropna()]
     top, bottom = max(top, *edges), min(bottom, *edges)
     pad = 0.08 * max(top - bottom, 0.02)
     ax.set_ylim(bottom - pad, top + pad)
-    _claimed(ax, known, layout)
+    handles += _claimed(ax, known, layout)
     ax.axhline(1, color=INK, linewidth=1.3, zorder=1.5)
     log_axis(ax, (float(grid[0]), float(grid[-1])), layout, numbers.plain)
     ax.yaxis.set_major_locator(MaxNLocator(6))
@@ -183,7 +186,7 @@ def slowdown(frame: pd.DataFrame, layout: Layout) -> Figure | None:
     ax.set_xlabel("seconds of computing between two saves, log scale")
     ax.set_ylabel("time with saves over time without")
     ax.set_title("Whole jobs, with saves over without", fontsize=11)
-    figure.legend(loc="outside lower center", ncols=1 if layout.narrow else 2)
+    figure.legend(handles=handles, loc="outside lower center", ncols=1 if layout.narrow else 2)
     return figure
 
 
@@ -191,8 +194,9 @@ def _short(text: str, layout: Layout) -> str:
     return fitted(text, (layout.width - 0.9) / (1 if layout.narrow else 2) - (0.0 if layout.narrow else 0.4), 10.5)[0]
 
 
-def _claimed(ax: Axes, known: pd.DataFrame, layout: Layout) -> None:
-    """Draw the band that is claimed at an interval as a pale box around it; an open side runs to the axis' end."""
+def _claimed(ax: Axes, known: pd.DataFrame, layout: Layout) -> list[Any]:
+    """Draw the band that is claimed at an interval as a pale box around it; an open side runs to the axis' end. Returns what the legend is to name."""
+    boxes: list[Any] = []
     row: Any
     for row in known.dropna(subset=["claim"]).itertuples():
         low, high = (end if pd.isna(value) else float(value) for value, end in zip((row.lo, row.hi), ax.get_ylim(), strict=True))
@@ -201,7 +205,8 @@ def _claimed(ax: Axes, known: pd.DataFrame, layout: Layout) -> None:
         box = Rectangle(
             (left, low), right - left, high - low, facecolor=BAND, edgecolor=BAND_EDGE, linewidth=1.4, zorder=1, label=_short(said, layout)
         )
-        ax.add_patch(box)
+        boxes.append(ax.add_patch(box))
+    return boxes
 
 
 def _or_none(value: float | None) -> float | None:

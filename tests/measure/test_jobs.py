@@ -216,7 +216,7 @@ def test_a_scratch_folder_is_gone_after_its_trial_and_in_no_record(tmp_path: Pat
 
 
 def test_a_failure_names_what_lies_in_its_scratch_folder_without_the_place(tmp_path: Path):
-    assert solo(make_job("a", fault="breaks"), tmp_path).outcome.reason.text.endswith("no room left in duet-0.0-a-s0/steps")
+    assert solo(make_job("a", fault="breaks"), tmp_path).outcome.reason.text.endswith("no room left in duet-0.0-a/steps")
 
 
 def test_each_start_of_a_trial_finds_its_scratch_folder_empty(tmp_path: Path):
