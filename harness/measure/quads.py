@@ -5,6 +5,7 @@ It runs quads through turns and keeps their log; what a block is, and who lives,
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -58,10 +59,26 @@ def _note(turns: Turns, quad: Quad) -> None:
     turns.tell("quad", None, quad.order, {"foreign_cores": quad.foreign_cores, "accepted": quad.accepted, "index": quad.index})
 
 
+AGREES_SE = 3.0
+"""Quads that differ by less than so many standard errors, as the two halves of the later ones tell them, agree: on a machine whose blocks differ by
+several per cent anyway, dropping the first one again and again would cost time and warm nothing."""
+
+
 def _late_warmup(accepted: Sequence[tuple[int, list[Block]]], crews: Sequence[Crew]) -> float:
-    """Return how far the first accepted quad's log ratio lies from that of the later ones together; 0 where there are no later ones."""
+    """Return how far the first accepted quad's log ratio lies from that of the later ones together; 0 where there are no later ones or both agree."""
     (_, first), *later = accepted
     if not later:
         return 0.0
     rest = log_ratios([block for _, blocks in later for block in blocks], crews)
-    return max((abs(a - b) for a, b in zip(log_ratios(first, crews), rest, strict=False)), default=0.0)
+    off = max((abs(a - b) for a, b in zip(log_ratios(first, crews), rest, strict=False)), default=0.0)
+    return 0.0 if off <= AGREES_SE * _standard_error([blocks for _, blocks in later], crews) else off
+
+
+def _standard_error(quads: Sequence[list[Block]], crews: Sequence[Crew]) -> float:
+    """Return the standard error of a quad's log ratio less that of all these together, from how far the halves of a palindrome lie apart."""
+    squares = [
+        (a - b) ** 2 / 4  # the variance of a mean of two, by their difference
+        for blocks in quads
+        for a, b in zip(log_ratios(blocks[: len(blocks) // 2], crews), log_ratios(blocks[len(blocks) // 2 :], crews), strict=False)
+    ]
+    return math.sqrt(sum(squares) / len(squares) * (1 + 1 / len(quads))) if squares else 0.0
