@@ -4,9 +4,14 @@
  *   NVML_STUB_CARDS=2                     how many cards there are (1 by default, at most 4)
  *   NVML_STUB_LOST=1                      these cards have fallen off the bus: every call about them returns 15
  *   NVML_STUB_<function>[_<card>]=3       that call returns this code, for all cards or one; <function> as below, without "nvml" and "_v2"
- *   NVML_STUB_<VALUE>[_<card>]=7          a value; <VALUE> as below
+ *   NVML_STUB_<VALUE>[_<card>]=7          a value; <VALUE> as below; -1 is all bits set
  *   NVML_STUB_NAME_<card>=...             a card's name
  *   NVML_STUB_MIG_<card>=2                that card is in MIG mode, cut into so many slices (0 to 4)
+ *   NVML_STUB_FALLS_OFF_<card>="0;1@60"   that card falls off the bus with the 60th question about it
+ *
+ * A code or a value may be a script over time. It is looked at whenever it is needed, and its looks are counted: "1980;345@20;1980@40" is 1980, from the
+ * 20th look on 345, from the 40th on 1980 again. "100+7" grows by 7 from one look to the next; "100+7;0+7@30" wraps to 0 at the 30th. A script that a
+ * test changes begins anew.
  *
  * Card 0 has the UUID GPU-00000000-..., slice 1 of card 0 has MIG-00000000-...-0001. Compiled with -DNO_MEMORY_V2 it lacks that one symbol, as the
  * libraries of old drivers do. Field by field the structures are those of nvml.h.
@@ -32,6 +37,7 @@ typedef struct { unsigned metricId, nvmlReturn; double value; struct { char *sho
 typedef struct gpm { int card, instance, looks; } *Look;
 typedef struct { unsigned version, numMetrics; Look sample1, sample2; Metric metrics[]; } MetricsGet;
 typedef struct { unsigned version, isSupportedDevice; } GpmSupport;
+typedef struct { unsigned version, sensorType; int temperature; } Temperature;
 
 static struct device cards[MAX_CARDS], slices[MAX_CARDS][MAX_SLICES];
 
@@ -48,10 +54,52 @@ static const char *setting(const char *name, int card)
     return getenv(variable);
 }
 
+/* Counts the looks at a script, the first being 1; one that was changed begins anew. Beyond the last place every look is the first. */
+static unsigned long long looks_at(const char *name, int card, const char *script)
+{
+    static struct { char name[64], script[128]; int card; unsigned long long looks; } known[128];
+    for (size_t place = 0; place < sizeof known / sizeof *known; place++) {
+        if (!*known[place].name) {
+            snprintf(known[place].name, sizeof known[place].name, "%s", name);
+            known[place].card = card;
+        }
+        if (known[place].card != card || strcmp(known[place].name, name))
+            continue;
+        if (strcmp(known[place].script, script)) {
+            snprintf(known[place].script, sizeof known[place].script, "%s", script);
+            known[place].looks = 0;
+        }
+        return ++known[place].looks;
+    }
+    return 1;
+}
+
 static unsigned long long number(const char *name, int card, unsigned long long otherwise)
 {
+    const char *at = setting(name, card);
+    if (!at || !*at)
+        return otherwise;
+    unsigned long long value = otherwise, looks = strpbrk(at + 1, ";@+") ? looks_at(name, card, at) : 1;
+    while (at && *at) {
+        char *rest;
+        unsigned long long one = strtoull(at, &rest, 0), step = 0, from = 1;
+        if (*rest == '+')
+            step = strtoull(rest + 1, &rest, 0);
+        if (*rest == '@')
+            from = strtoull(rest + 1, &rest, 0);
+        if (looks >= from)
+            value = one + step * (looks - from);
+        at = strchr(rest, ';');
+        at = at ? at + 1 : NULL;
+    }
+    return value;
+}
+
+/* A value with a fraction, or none: "nan" and "inf" are read too. */
+static double real(const char *name, int card, double otherwise)
+{
     const char *found = setting(name, card);
-    return found && *found ? strtoull(found, NULL, 0) : otherwise;
+    return found && *found ? strtod(found, NULL) : otherwise;
 }
 
 static int cards_there(void) { return (int)number("CARDS", -1, 1); }
@@ -61,7 +109,7 @@ static int in_mig_mode(int card) { return setting("MIG", card) != NULL; }
 static int lost(int card)
 {
     const char *names = getenv("NVML_STUB_LOST");
-    return names && strchr(names, '0' + card) != NULL;
+    return (names && strchr(names, '0' + card) != NULL) || number("FALLS_OFF", card, 0);
 }
 
 /* What a call returns before it does anything. */
@@ -129,7 +177,10 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device *device)
 
 static void uuid_of(Device device, char *told, unsigned length)
 {
-    if (device->slice < 0)
+    const char *own = setting("UUID", device->card);
+    if (own)
+        snprintf(told, length, "%s", own);
+    else if (device->slice < 0)
         snprintf(told, length, "GPU-%08d-1111-2222-3333-444444444444", device->card);
     else
         snprintf(told, length, "MIG-%08d-1111-2222-3333-%012d", device->card, device->slice);
@@ -200,7 +251,8 @@ int nvmlDeviceGetVbiosVersion(Device device, char *told, unsigned length)
 int nvmlDeviceGetCudaComputeCapability(Device device, int *major, int *minor)
 {
     CARD_CALL("DeviceGetCudaComputeCapability");
-    *major = 9, *minor = 0;
+    *major = (int)number("CAPABILITY_MAJOR", device->card, 9);
+    *minor = (int)number("CAPABILITY_MINOR", device->card, 0);
     return SUCCESS;
 }
 
@@ -219,20 +271,21 @@ int nvmlDeviceGetComputeMode(Device device, unsigned *told)
 }
 
 ONE_NUMBER(DeviceGetPowerManagementLimit, "POWER_LIMIT_MW", 700000)
+ONE_NUMBER(DeviceGetNumGpuCores, "CUDA_CORES", 16896)
 
 /* ---------------------------------------------------------------- MIG */
 
 int nvmlDeviceGetMigMode(Device device, unsigned *now, unsigned *pending)
 {
     CARD_CALL("DeviceGetMigMode");
-    *now = *pending = (unsigned)in_mig_mode(device->card);
+    *now = *pending = (unsigned)number("MIG_MODE", device->card, (unsigned)in_mig_mode(device->card));
     return SUCCESS;
 }
 
 int nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned *told)
 {
     CARD_CALL("DeviceGetMaxMigDeviceCount");
-    *told = 7;
+    *told = (unsigned)number("MIG_SLOTS", device->card, 7);
     return SUCCESS;
 }
 
@@ -345,6 +398,16 @@ int nvmlDeviceGetTemperature(Device device, unsigned sensor, unsigned *told)
     return sensor ? INVALID : SUCCESS;
 }
 
+/* The name that newer drivers have for it. Unlike the older one it can tell a temperature below zero. */
+int nvmlDeviceGetTemperatureV(Device device, Temperature *told)
+{
+    WHOLE_CARD_CALL("DeviceGetTemperatureV");
+    if (told->version != 0x0100000C)
+        return 25;
+    told->temperature = (int)number("TEMPERATURE", device->card, 61);
+    return told->sensorType ? INVALID : SUCCESS;
+}
+
 int nvmlDeviceGetPcieThroughput(Device device, unsigned counter, unsigned *told)
 {
     WHOLE_CARD_CALL("DeviceGetPcieThroughput");
@@ -394,7 +457,7 @@ int nvmlDeviceGetFieldValues(Device device, int count, Field *fields)
     WHOLE_CARD_CALL("DeviceGetFieldValues");
     for (int field = 0; field < count; field++) {
         fields[field].nvmlReturn = (unsigned)number("NVLINK_CODE", device->card, fields[field].scopeId == 0xFFFFFFFFu ? SUCCESS : INVALID);
-        fields[field].valueType = 3;
+        fields[field].valueType = (unsigned)number("NVLINK_TYPE", device->card, 3);
         fields[field].value.ull = fields[field].fieldId == 138 ? number("NVLINK_TX_KIB", device->card, 3000) : number("NVLINK_RX_KIB", device->card, 5000);
     }
     return SUCCESS;
@@ -418,7 +481,7 @@ int nvmlGpmSampleAlloc(Look *told)
 int nvmlGpmSampleFree(Look look)
 {
     free(look);
-    return SUCCESS;
+    return code("GpmSampleFree", -1);
 }
 
 static int looks;
@@ -449,8 +512,8 @@ int nvmlGpmMetricsGet(MetricsGet *told)
         Metric *one = &told->metrics[metric];
         one->nvmlReturn = SUCCESS;
         switch (one->metricId) {
-        case 2: one->value = told->sample2->instance < 0 ? (double)number("SM_ACTIVE", card, 73) : 31.0; break;
-        case 5: one->value = 25.5; one->nvmlReturn = (unsigned)number("TENSOR_CODE", card, SUCCESS); break;
+        case 2: one->value = told->sample2->instance < 0 ? real("SM_ACTIVE", card, 73.0) : 31.0; break;
+        case 5: one->value = real("TENSOR_ACTIVE", card, 25.5); one->nvmlReturn = (unsigned)number("TENSOR_CODE", card, SUCCESS); break;
         case 20: one->value = 2.0; break;
         case 21: one->value = 3.5; break;
         default: one->nvmlReturn = INVALID;

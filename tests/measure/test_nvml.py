@@ -42,6 +42,7 @@ def test_a_card_s_identity_is_read_whole(library):
         "ecc": False,
         "mig": "disabled",
         "compute_mode": "exclusive_process",
+        "cuda_cores": 16896,
     } == gpu
 
 
@@ -49,12 +50,12 @@ def test_the_driver_s_versions_are_read(library):
     assert ["570.86.10", "12.8"] == ask("[(found := nvml.inventory()).driver, found.cuda]", library)
 
 
-REFUSED_IDENTITY = {f"DeviceGet{name}": 3 for name in ("PciInfo", "VbiosVersion", "PowerManagementLimit", "EccMode", "ComputeMode", "MigMode")}
+REFUSED_IDENTITY = {f"DeviceGet{name}": 3 for name in ("PciInfo", "VbiosVersion", "PowerManagementLimit", "EccMode", "ComputeMode", "MigMode", "NumGpuCores")}
 
 
 def test_what_a_card_does_not_tell_of_itself_is_null(library):
     (gpu,) = ask("[asdict(gpu) for gpu in nvml.devices()[0]]", library, REFUSED_IDENTITY)
-    assert dict.fromkeys(("pci_id", "vbios", "power_limit_w", "ecc", "mig", "compute_mode")) == dict(list(gpu.items())[5:])
+    assert dict.fromkeys(("pci_id", "vbios", "power_limit_w", "ecc", "mig", "compute_mode", "cuda_cores")) == dict(list(gpu.items())[5:])
 
 
 @pytest.mark.parametrize(

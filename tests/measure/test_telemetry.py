@@ -12,6 +12,7 @@ import pytest
 
 from harness.measure.load import read_load
 from harness.measure.orphans import living, write_live
+from harness.measure.telemetry import beside, sampler
 from harness.measure.telemetry.beside import Telemetry, cards_of, open_telemetry
 from harness.measure.telemetry.provider import HOST, Sample
 from harness.model import Gpu, RoundRecord, State
@@ -76,6 +77,16 @@ def test_samples_are_written_with_their_round():
     assert {(HOST, "cpu_share", 0.5)} <= {(sample.device, sample.name, sample.value) for sample in written.rounds["duet/4.0"]}
 
 
+def test_samples_are_written_about_once_a_second_and_the_rest_at_the_end():
+    now_ns, sizes = [0], []
+    batch = beside._Batch("duet/0.0", lambda _, samples: sizes.append(len(samples)), lambda: now_ns[0])
+    for tenth in range(1, 26):
+        now_ns[0] = tenth * 100_000_000
+        batch.take([Sample(HOST, now_ns[0], "cpu_share", 0.5)])
+    assert [] == batch.written([Sample(HOST, now_ns[0], "sampler_samples", 25.0)])
+    assert [10, 10, 6] == sizes
+
+
 def test_how_the_sampling_went_is_written_for_each_device():
     _, written = watch(FakeReader([], "GPU-0"))
     told = {sample.name: sample.value for sample in written.rounds["duet/0.0"]}
@@ -120,6 +131,18 @@ def test_a_session_that_raises_ends_the_sampling_and_is_heard():
     with pytest.raises(KeyboardInterrupt):
         telemetry.over(round_on(), measure)
     assert "telemetry" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_question_that_does_not_come_back_is_known(monkeypatch):
+    monkeypatch.setattr(sampler, "JOIN_S", 0.05)
+    answered, reader = threading.Event(), FakeReader([])
+    monkeypatch.setattr(reader, "sample", lambda: answered.wait(60) and [])
+    telemetry = Telemetry([reader], Written())
+    before = telemetry.stuck
+    telemetry.over(round_on(), lambda: make_record(readings=()))
+    stuck = telemetry.stuck
+    answered.set()
+    assert (False, True) == (before, stuck)
 
 
 def test_readers_are_closed_with_the_run():
@@ -172,8 +195,9 @@ def test_stamps_are_of_the_clock_that_blocks_are_timed_by(tmp_path):
     round_ = make_round(make_trial("a"), make_trial("b"))
     record = telemetry.over(round_, lambda: run(round_, tmp_path))
     stamps = [sample.t_ns for sample in written.rounds["duet/0.0"]]
-    assert min(stamps) <= min(reading.t0_ns for reading in record.readings)
-    assert max(stamps) >= max(reading.t1_ns for reading in record.readings)
+    blocks = [reading for reading in record.readings if reading.name == "work"]
+    assert min(stamps) <= min(reading.t0_ns for reading in blocks)
+    assert max(stamps) >= max(reading.t1_ns for reading in blocks)
 
 
 def test_a_machine_without_a_driver_is_watched_without_its_cards(tmp_path, monkeypatch):

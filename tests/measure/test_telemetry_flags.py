@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from harness.measure.telemetry.flags import Findings, blind, judged, span
+from harness.measure.telemetry.flags import Findings, blind, flag_rules, judged, span
 from harness.measure.telemetry.provider import HOST, Sample
 from harness.measure.telemetry.sampler import Summary
 from harness.model import COMPLETED, Flag, Gpu, Outcome, Reason, State
@@ -58,6 +58,22 @@ def test_clocks_that_are_held_down_are_flagged_with_how_often(sample: str, code:
     assert {code: {"samples": 2, "of": 3}} == {name: flag.numbers for name, flag in told.items()}
 
 
+def test_a_reason_that_is_not_told_again_still_holds():
+    told = flags(make_samples(120, **QUIET, throttle_power_brake=1.0), make_samples(140, **QUIET), make_samples(150), make_samples(160, **QUIET))
+    assert {"samples": 3, "of": 3} == told["power_brake"].numbers
+
+
+def test_a_reason_that_is_taken_back_no_longer_holds():
+    told = flags(make_samples(120, **QUIET, throttle_power_brake=1.0), make_samples(140, **QUIET, throttle_power_brake=0.0))
+    assert {"samples": 1, "of": 2} == told["power_brake"].numbers
+
+
+def test_a_reason_before_the_driver_fell_silent_holds_no_longer():
+    silent = make_samples(140, throttle_idle="unknown error of the driver")
+    told = flags(make_samples(120, **QUIET, throttle_power_brake=1.0), silent, make_samples(160, **QUIET))
+    assert {"samples": 1, "of": 2} == told["power_brake"].numbers
+
+
 def test_a_hardware_slowdown_that_is_explained_is_told_once():
     told = flags(make_samples(throttle_idle=0.0, throttle_hardware_slowdown=1.0, throttle_hardware_thermal=1.0))
     assert ["thermal_throttling"] == list(told)
@@ -71,6 +87,26 @@ def test_both_kinds_of_heat_at_one_moment_are_one_sample():
 def test_a_busy_card_below_three_quarters_of_its_clock_is_flagged():
     told = flags(make_samples(120, **{**QUIET, "sm_clock_mhz": 1485.0}), make_samples(140, **{**QUIET, "sm_clock_mhz": 1480.0}))
     assert {"lowest_mhz": 1480.0, "default_mhz": 1980.0, "samples": 1, "of": 2} == told["low_clocks"].numbers
+
+
+def test_how_low_a_clock_is_conspicuous_can_be_chosen():
+    findings = Findings((CARD,), flag_rules({"low_clock_share": 0.5, "foreign_cores": 0.2}))
+    findings.take(make_samples(**{**QUIET, "sm_clock_mhz": 1000.0}))
+    assert [] == findings.flags(START, END)
+    findings.take(make_samples(160, **{**QUIET, "sm_clock_mhz": 980.0}))
+    assert ["GPU 0 was busy at 980 MHz, below 50% of its default of 1980 MHz"] == [flag.text for flag in findings.flags(START, END)]
+
+
+def test_how_much_swapping_is_conspicuous_can_be_chosen():
+    findings = Findings((), flag_rules({"swapped_bytes": 100.0}))
+    findings.take([*make_samples(50, HOST, swapped_bytes=0.0), *make_samples(150, HOST, swapped_bytes=100.0)])
+    assert ["swap_used"] == [flag.code for flag in findings.flags(START, END)]
+
+
+def test_a_machine_that_did_not_swap_is_not_flagged_however_little_is_allowed():
+    findings = Findings((), flag_rules({"swapped_bytes": 0.0}))
+    findings.take([*make_samples(50, HOST, swapped_bytes=7.0), *make_samples(150, HOST, swapped_bytes=7.0)])
+    assert [] == findings.flags(START, END)
 
 
 def test_an_idle_card_may_clock_down():

@@ -6,17 +6,13 @@ Samples come in as they are taken and only what is conspicuous is kept, so that 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 from harness.measure.telemetry.provider import HOST, Sample
 from harness.measure.telemetry.sampler import Summary
 from harness.model import Flag, Gpu, Outcome, Reason, RoundRecord, Scalar, State, TrialRecord
 
-LOW_CLOCK_SHARE = 0.75
-"""Of the clock that applications get by default; a busy card below it is not itself."""
-SWAPPED_BYTES = 1 << 20
-"""Less than this is the kernel tidying up."""
 KEPT = 20_000
 """Of each kind and card; at twelve samples a second this is half an hour of nothing but trouble."""
 
@@ -27,6 +23,22 @@ THROTTLING = {
     "power_cap": (("throttle_power_cap",), "ran at its power limit (for information: many cards do so under load)"),
 }
 """Flag -> the samples that raise it, and what a card did. The third says less than the two before it, and is told only without them."""
+
+
+@dataclass(frozen=True)
+class FlagRules:
+    """From where on something is conspicuous."""
+
+    low_clock_share: float = 0.75  # of the clock that applications get by default; a busy card below it is not itself
+    swapped_bytes: float = float(1 << 20)  # less than this is the kernel tidying up
+
+
+def flag_rules(overrides: Mapping[str, float]) -> FlagRules:
+    """Return the defaults with `overrides` laid over them. Names that mean nothing here belong to other rooms and are left alone."""
+    return replace(FlagRules(), **{item.name: float(overrides[item.name]) for item in fields(FlagRules) if item.name in overrides})
+
+
+FLAG_RULES = FlagRules()
 
 
 def _stamps() -> deque[int]:
@@ -52,14 +64,16 @@ class _Card:
     others_told: bool = False
     others_reason: str | None = None
     looked: deque[int] = field(default_factory=_stamps)
+    held: dict[str, float] = field(default_factory=dict)  # why clocks are held down, as far as it was told last
     seen: defaultdict[str, deque[tuple[int, float]]] = field(default_factory=_moments_by_code)
 
 
 class Findings:
     """Takes in a round's samples and says what is to be known about it. `cards` are those that the round computes on."""
 
-    def __init__(self, cards: Sequence[Gpu]) -> None:
+    def __init__(self, cards: Sequence[Gpu], rules: FlagRules = FLAG_RULES) -> None:
         """Samples of other cards are left alone: they are no part of this round."""
+        self._rules = rules
         self._gpus = {gpu.uuid: gpu for gpu in cards}
         self._cards = {gpu.uuid: _Card() for gpu in cards}
         self._swapped = _moments()
@@ -86,7 +100,7 @@ class Findings:
             for flag in self._flags(card, f"GPU {self._gpus[uuid].index}", start_ns, end_ns):
                 found.setdefault(flag.code, flag)
         swapped = _grown(self._swapped, start_ns, end_ns)
-        if swapped >= SWAPPED_BYTES:
+        if swapped >= self._rules.swapped_bytes and swapped > 0:
             text = f"the machine moved {swapped / 2**20:.0f} MiB to or from swap meanwhile"
             found["swap_used"] = Flag("swap_used", text, {"swapped_bytes": round(swapped)})
         return list(found.values())
@@ -106,11 +120,14 @@ class Findings:
         card.default_mhz = values.get("default_sm_clock_mhz", card.default_mhz)
         if "throttle_idle" in values:
             card.looked.append(t_ns)
-        for code, (names, _) in THROTTLING.items():
-            if any(values.get(name) for name in names):
-                card.seen[code].append((t_ns, 1.0))
-        clock = values.get("sm_clock_mhz")
-        if clock is not None and card.default_mhz is not None and clock < LOW_CLOCK_SHARE * card.default_mhz and not values.get("throttle_idle"):
+            card.held |= {name: value for name, value in values.items() if name.startswith("throttle_")}
+            for code, (names, _) in THROTTLING.items():
+                if any(card.held.get(name) for name in names):
+                    card.seen[code].append((t_ns, 1.0))
+        elif "throttle_idle" in told:
+            card.held = {}  # no longer known
+        clock, least = values.get("sm_clock_mhz"), self._rules.low_clock_share
+        if clock is not None and card.default_mhz is not None and clock < least * card.default_mhz and not card.held.get("throttle_idle"):
             card.seen["low_clocks"].append((t_ns, clock))
         others = told.get("foreign_processes")
         if others is not None and others.value is None:
@@ -136,7 +153,7 @@ class Findings:
             if inside.get(code) and not (code == "hardware_slowdown" and explained):
                 yield Flag(code, f"{who} {text}", {"samples": len(inside[code]), "of": looked})
         if clocks := inside.get("low_clocks"):
-            text = f"{who} was busy at {min(clocks):.0f} MHz, below {LOW_CLOCK_SHARE:.0%} of its default of {card.default_mhz:.0f} MHz"
+            text = f"{who} was busy at {min(clocks):.0f} MHz, below {self._rules.low_clock_share:.0%} of its default of {card.default_mhz:.0f} MHz"
             yield Flag("low_clocks", text, {"lowest_mhz": min(clocks), "default_mhz": card.default_mhz, "samples": len(clocks), "of": looked})
 
 

@@ -9,7 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from harness.measure.telemetry.provider import Reader, Sample
 
@@ -111,7 +111,7 @@ class Course:
         for given in samples:
             sample = given
             if given.value is not None and not math.isfinite(given.value):
-                sample = replace(given, value=None, reason="no finite number")
+                sample = given._replace(value=None, reason="no finite number")
             key = (sample.device, sample.name)
             if sample.value is None and key in self._nulls and self._nulls[key] == sample.reason:
                 continue
