@@ -135,7 +135,7 @@ class Turns:
         )[crew.trial.id]
         after = self.read(members)
         check_counts(crew, answer, steps, ghost)
-        self._check_traces(crew, answer, index, warmup=warmup)
+        self.check_traces(crew, answer, index, warmup=warmup)
         self.log.readings += block_readings(crew, answer, index, turn, part)
         load = used(before, after)
         own = {member.child.pid for member in crew.members}
@@ -145,7 +145,7 @@ class Turns:
         self.tell("block", crew.trial.id, f"{block.steps} steps", {"seconds": block.seconds, "work": block.work, "rate": rate, "unit": str(answer["unit"])})
         return block, after
 
-    def _check_traces(self, crew: Crew, answer: Mapping[str, Any], index: int, *, warmup: bool) -> None:
+    def check_traces(self, crew: Crew, answer: Mapping[str, Any], index: int, *, warmup: bool) -> None:
         before, after = int(answer["traces_before"]), int(answer["traces_after"])
         if after <= before:
             return

@@ -22,7 +22,7 @@ WARM_SHARE = 0.1
 
 
 def start(stage: Stage, trials: Sequence[Trial], stems: Sequence[str], tell: Tell, given: Mapping[str, Scalar] | None = None) -> list[Crew]:
-    """Start trials together and return their crews: past their first step, or, for drivers without blocks, built.
+    """Start trials together and return their crews: past their first step, or, for those that neither run blocks nor probe, built.
 
     Start-ups overlap; on GPUs only up to built, because autotuning times kernels. `given` are settings beside the processes' own, for no record.
     """
@@ -58,7 +58,7 @@ def make_ready(stage: Stage, crews: Sequence[Crew], tell: Tell) -> None:
     answers = stage.ask(crews, "build", "built", "build", lambda t: t.deadlines.build_s)
     for crew in crews:
         crew.phases_s["build"] = answers[crew.trial.id]["seconds"]
-    stepping = [crew for crew in crews if crew.trial.driver is Driver.BLOCKS]
+    stepping = [crew for crew in crews if crew.trial.driver is Driver.BLOCKS or crew.trial.call == "probe"]
     on_gpu = any(crew.asked.get("device") == "gpu" for crew in stepping)
     for group in [[crew] for crew in stepping] if on_gpu else [stepping]:
         _first_steps(stage, group, tell)

@@ -30,6 +30,11 @@ PACKAGES = (
     "openvino",
     "tf2onnx",
     "tensorrt",
+    "nvidia-cublas-cu12",  # what TensorFlow's own wheels bring of CUDA: with another of these the same build runs other kernels
+    "nvidia-cuda-nvcc-cu12",
+    "nvidia-cuda-runtime-cu12",
+    "nvidia-cudnn-cu12",
+    "nvidia-nccl-cu12",
 )
 CGROUP_UNLIMITED_BYTES = 1 << 60
 """Control groups of version 1 say "no limit" with a number near 2**63."""
@@ -44,6 +49,7 @@ def read_machine(name: str | None) -> Machine:
     """Return what this machine is. `name` replaces the slug of the hardware in run names and reports."""
     found = nvml.inventory()
     model, flags = cpu_model()
+    sockets, physical = cpu_topology()
     cores = usable_cores()
     memory = memory_bytes()
     return Machine(
@@ -63,6 +69,8 @@ def read_machine(name: str | None) -> Machine:
         gpu_driver=found.driver,
         cuda_driver=found.cuda,
         cpu_governor=cpu_governor(),
+        cpu_sockets=sockets,
+        cpu_physical_cores=physical,
     )
 
 
@@ -94,6 +102,17 @@ def cpu_model() -> tuple[str, tuple[str, ...]]:
         pass
     model = told.get("model name") or platform.processor() or platform.machine() or "unknown"
     return model, tuple(sorted((told.get("flags") or told.get("features") or "").split()))
+
+
+def cpu_topology(cpus: Path = Path("/sys/devices/system/cpu")) -> tuple[int | None, int | None]:
+    """Return (sockets, physical cores) of the whole machine, None each where the kernel does not tell; a virtual machine has those that it was given."""
+    places = []
+    for topology in cpus.glob("cpu[0-9]*/topology"):
+        socket, core = _first_line(topology / "physical_package_id"), _first_line(topology / "core_id")
+        if not socket or not core or "-1" in {socket, core}:  # -1: this processor does not tell
+            return None, None
+        places.append((socket, _first_line(topology / "die_id"), core))  # cores are numbered anew on each die
+    return (len({socket for socket, _, _ in places}), len(set(places))) if places else (None, None)
 
 
 def cpu_governor(cpus: Path = Path("/sys/devices/system/cpu")) -> str | None:

@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING
 from harness.errors import MeasureError
 from harness.measure.blocks import LoadReader, Log, QuadRules, Turns
 from harness.measure.crew import Crew, Stage, Stopped, TrialEnded, file_stem, without_places
+from harness.measure.fitting import PROBE, run_probe
 from harness.measure.lives import call_once, finish, launch, make_ready, run_job, start, warm
 from harness.measure.load import read_load
 from harness.measure.machine import boot_id
 from harness.measure.quads import run_quads, warm_quad
 from harness.measure.supervise import run_lives
+from harness.measure.together import run_together
 from harness.model import COMPLETED, Arrangement, Driver, Outcome, Reading, Reason, Round, RoundRecord, Scalar, State, Trial, TrialRecord
 
 if TYPE_CHECKING:
@@ -117,7 +119,7 @@ def _refuse_impossible(round_: Round) -> None:
         lead = next((process for process in trial.processes if process.role == trial.lead), None)
         if lead is None:
             raise MeasureError(f"Trial {trial.id} of round {round_.id} has no process in its lead's role {trial.lead!r}.")
-        if round_.arrangement is Arrangement.TURNS_OF_BLOCKS and trial.driver is not Driver.BLOCKS:
+        if round_.arrangement in {Arrangement.TURNS_OF_BLOCKS, Arrangement.TOGETHER} and trial.driver is not Driver.BLOCKS:
             why = f"trial {trial.id} has none: its driver is `{trial.driver.value}`; arrange it solo"
             raise MeasureError(f"Round {round_.id} asks for turns of blocks, but {why}.")
         steps = lead.settings.get("steps")
@@ -150,6 +152,7 @@ class _Session:
             Arrangement.TURNS_OF_BLOCKS: self._turns_of_blocks,
             Arrangement.TURNS_OF_TRIALS: self._turns_of_trials,
             Arrangement.SOLO: self._solo,
+            Arrangement.TOGETHER: self._together,
         }
         try:
             arrangements[self.round.arrangement]()
@@ -214,6 +217,13 @@ class _Session:
         for trial in self._in_turn(order):
             self._alone(trial)
 
+    def _together(self) -> None:
+        trials = self.round.trials
+        try:
+            self.order = run_together(self._turns([]), trials, [self._stem(trial) for trial in trials], self.round.quads)
+        except TrialEnded as ended:
+            self._end_all(ended)
+
     def _in_turn(self, order: Sequence[Trial]) -> Iterator[Trial]:
         """Yield the trials one by one, and keep the order."""
         self.order = "".join(self.letters[trial.id] for trial in order)
@@ -275,6 +285,9 @@ class _Session:
 
     def _once(self, trial: Trial) -> None:
         stem = self._stem(trial)
+        if trial.call == PROBE:
+            run_probe(self.stage, trial, stem, self.log, self.tell, given=self._given(trial))
+            return
         crew = self._start_alone(trial)
         call_once(self.stage, crew, self.place.proofs / f"{stem}.npz", self.log, self.tell)
         finish(self.stage, [crew], self.log, time.perf_counter)

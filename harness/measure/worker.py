@@ -167,6 +167,7 @@ class Worker:
         self.builder: Any = None
         self.workload: Any = None
         self.settings: Dict[str, Any] = {}
+        self.steady = False
 
     def _sync(self) -> None:
         """Wait until the device, and whatever the workload itself leaves pending, is done."""
@@ -237,7 +238,10 @@ class Worker:
         return self._steps("warm", int(ask["steps"]), 0)
 
     def block(self, ask: Dict[str, Any]) -> Dict[str, Any]:
-        """Run a timed block, with ghost steps if asked."""
+        """Run a timed block, with ghost steps if asked. The first one is told to the runtime beforehand: warm-up is over."""
+        if not self.steady:
+            self.steady = True
+            getattr(self.runtime, "steady", lambda: None)()
         return self._steps("block", int(ask["steps"]), int(ask["ghost"]))
 
     def _steps(self, kind: str, steps: int, ghost: int) -> Dict[str, Any]:

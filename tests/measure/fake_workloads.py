@@ -172,6 +172,24 @@ def build_glutton(mib: int, **_: Any) -> Workload:
     return Glutton()
 
 
+def build_narrow(batch: int, room: int, **settings: Any) -> Fake:
+    """A workload that has room for batches of up to `room`."""
+
+    class Narrow(Fake):
+        def run(self, steps: int) -> Tally:
+            if batch > room:
+                raise MemoryError("no room for a batch of %d" % batch)
+            return super().run(steps)
+
+    return Narrow(batch=batch, **settings)
+
+
+def build_stout(batch: int, **settings: Any) -> Fake:
+    """A workload that takes and touches a mebibyte for each sample of its batch."""
+    held = [b"x" * (1 << 20) for _ in range(batch)]
+    return Fake(batch=batch, held=len(held), **settings)
+
+
 class BrokenError(Exception):
     """A failure that brings its own code and numbers."""
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness.measure.machine import cpu_governor, free_memory_bytes, hardware_slug, read_machine, slugify
+from harness.measure.machine import cpu_governor, cpu_topology, free_memory_bytes, hardware_slug, read_machine, slugify
 from harness.measure.telemetry import nvml
 from harness.model import Gpu
 
@@ -119,6 +119,29 @@ def test_the_governor_is_that_of_all_cores(tmp_path):
 
 def test_a_machine_without_governors_has_none(tmp_path):
     assert None is cpu_governor(tmp_path)
+
+
+def make_topology(folder, *places: tuple[str, str, str]):
+    """One thread each: (socket, die, core)."""
+    for thread, (socket, die, core) in enumerate(places):
+        topology = folder / f"cpu{thread}" / "topology"
+        topology.mkdir(parents=True)
+        for name, text in (("physical_package_id", socket), ("die_id", die), ("core_id", core)):
+            (topology / name).write_text(text + "\n")
+    return folder
+
+
+def test_threads_of_one_core_are_one_core(tmp_path):
+    assert (1, 2) == cpu_topology(make_topology(tmp_path, ("0", "0", "0"), ("0", "0", "1"), ("0", "0", "0"), ("0", "0", "1")))
+
+
+def test_cores_of_the_same_number_on_other_sockets_and_dies_are_others(tmp_path):
+    assert (2, 3) == cpu_topology(make_topology(tmp_path, ("0", "0", "0"), ("0", "1", "0"), ("1", "0", "0")))
+
+
+@pytest.mark.parametrize("places", [(), (("-1", "0", "0"),), (("0", "0", "0"), ("0", "0", ""))])
+def test_a_topology_that_the_kernel_does_not_tell_is_null(tmp_path, places):
+    assert (None, None) == cpu_topology(make_topology(tmp_path, *places))
 
 
 def test_this_machine_can_be_read_without_tensorflow():

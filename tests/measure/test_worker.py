@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -47,6 +48,23 @@ def test_every_python_there_is_measures_as_well(tmp_path: Path):
 @pytest.mark.parametrize("name", ["harness/measure/worker.py", "harness/measure/runtime/host.py", "benchmarks/contract.py"])
 def test_what_an_old_interpreter_reads_is_in_the_syntax_of_python_3_8(name: str):
     ast.parse((Path(__file__).parents[2] / name).read_text(), feature_version=(3, 8))
+
+
+def test_the_runtime_is_told_once_that_warm_up_is_over_before_the_first_block():
+    worker, heard = Worker(), []
+
+    class Heard(Fake):
+        def run(self, steps: int):
+            heard.append(steps)
+            return super().run(steps)
+
+    worker.runtime = SimpleNamespace(sync=lambda: None, steady=lambda: heard.append("steady"))
+    worker.workload = Heard(step_s=0.0)
+    worker.first({})
+    worker.warm({"steps": 2})
+    worker.block({"steps": 3, "ghost": 0})
+    worker.block({"steps": 4, "ghost": 0})
+    assert [1, 2, "steady", 3, 4] == heard
 
 
 def test_what_json_cannot_carry_becomes_null_or_plain():

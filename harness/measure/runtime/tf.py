@@ -14,27 +14,38 @@ from harness.errors import ConfigError
 MemoryReading = Tuple[Optional[int], str, Optional[str]]
 
 _QUIET, _TALKATIVE = "2", "0"
+_ALLOCATOR, _CUDA_POOL = "TF_GPU_ALLOCATOR", "cuda_malloc_async"
+_OVERRULING = ("TF_FORCE_GPU_ALLOW_GROWTH", "NVIDIA_TF32_OVERRIDE")  # above what is pinned here, unseen: growth, and TensorFloat-32
+_FIGURES = ("allocator_peak", "allocator_peak_steady", "allocator_current")
 _started: Dict[str, Any] = {}
 
 
 def start(settings: Dict[str, Any]) -> None:
     """Import TensorFlow and pin what it would choose by itself. Must come before anything has touched a device.
 
-    Read from `settings`, all optional: `device` ("cpu" hides every GPU, "gpu" demands one), `allocator` ("growth" or "all"), `threads`
-    (intra-op; inter-op is left alone unless `inter_op_threads` is given), `precision` (TensorFloat-32 is on for "tf32" alone),
-    `seed`, `deterministic`, and `logical_cpus` (into how many devices the CPU is cut, for replicas without GPUs).
+    Read from `settings`, all optional: `device` ("cpu" hides every GPU, "gpu" demands one), `allocator` ("growth", "all", or "cuda_malloc_async":
+    CUDA's own pool instead of TensorFlow's), `gpu_memory_mib` (TensorFlow takes so much of each card and no more), `threads` (intra-op; inter-op
+    is left alone unless `inter_op_threads` is given), `precision` (TensorFloat-32 is on for "tf32" alone), `seed`, `deterministic`, and
+    `logical_cpus` (into how many devices the CPU is cut, for replicas without GPUs).
 
     Raises ConfigError where a GPU was asked for and none is usable, with what TensorFlow itself said about it.
     """
     device = settings.get("device", "cpu")
     # A missing GPU is explained by TensorFlow at INFO level only.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", _TALKATIVE if device == "gpu" else _QUIET)
+    allocator = settings.get("allocator", "growth")
+    if allocator == _CUDA_POOL:
+        os.environ[_ALLOCATOR] = _CUDA_POOL
+    else:
+        os.environ.pop(_ALLOCATOR, None)  # one that was set outside would be a hidden difference
+    for variable in _OVERRULING:
+        os.environ.pop(variable, None)
     (tf, gpus), said = _overheard(_import_and_list_gpus)
     if device == "gpu":
         if not gpus:
             raise ConfigError(f"a GPU was asked for and TensorFlow {tf.__version__} found none: {_reason(tf, said)}")
         for gpu in gpus:
-            tf.config.experimental.set_memory_growth(gpu, settings.get("allocator", "growth") == "growth")
+            _limit(tf, gpu, allocator, settings.get("gpu_memory_mib"))
     else:
         tf.config.set_visible_devices([], "GPU")
     if settings.get("threads"):
@@ -50,7 +61,8 @@ def start(settings: Dict[str, Any]) -> None:
     import keras
 
     keras.utils.set_random_seed(int(settings.get("seed") or 0))
-    _started.update(device=device, allocator=settings.get("allocator", "growth"))
+    _started.clear()
+    _started.update(device=device, allocator=allocator)
 
 
 def sync() -> None:
@@ -60,19 +72,51 @@ def sync() -> None:
     tf.test.experimental.sync_devices()
 
 
-def memory() -> Dict[str, MemoryReading]:
-    """Return name -> (bytes, "bytes", None), or (None, "bytes", reason): the allocator's peak and present use over the process's life."""
+def steady() -> None:
+    """Count the allocator's peak anew from here on: warm-up is over, and with it choosing algorithms. The peak so far is kept for `memory`."""
     if _started.get("device") != "gpu":
-        reason = "TensorFlow keeps no allocator statistics for the CPU"
-        return {"allocator_peak": (None, "bytes", reason), "allocator_current": (None, "bytes", reason)}
+        return
     import tensorflow as tf
 
     try:
-        info = tf.config.experimental.get_memory_info("GPU:0")
+        before = {name: int(tf.config.experimental.get_memory_info(name)["peak"]) for name in _cards(tf)}
+        for name in before:
+            tf.config.experimental.reset_memory_stats(name)
     except (ValueError, tf.errors.OpError) as error:
-        reason = f"TensorFlow refused the allocator's statistics: {error}"
-        return {"allocator_peak": (None, "bytes", reason), "allocator_current": (None, "bytes", reason)}
-    return {"allocator_peak": (int(info["peak"]), "bytes", None), "allocator_current": (int(info["current"]), "bytes", None)}
+        _started["unsteady"] = f"TensorFlow did not begin its allocator's statistics anew after warm-up: {error}"
+        return
+    _started["peaks"] = before
+
+
+def memory() -> Dict[str, MemoryReading]:
+    """Return name -> (bytes, "bytes", None), or (None, "bytes", reason): the allocator's peak over the process's life, its peak after warm-up, and
+    its present use; of several cards, each time the most."""
+    if _started.get("device") != "gpu":
+        return _nothing("TensorFlow keeps no allocator statistics for the CPU")
+    import tensorflow as tf
+
+    try:
+        told = {name: tf.config.experimental.get_memory_info(name) for name in _cards(tf)}
+    except (ValueError, tf.errors.OpError) as error:
+        return _nothing(f"TensorFlow refused the allocator's statistics: {error}")
+    if not told:
+        return _nothing("TensorFlow has no GPU in use")
+    peaks = {name: int(info["peak"]) for name, info in told.items()}
+    before = _started.get("peaks")
+    whole = {name: max(peak, (before or {}).get(name, 0)) for name, peak in peaks.items()}
+    steady_peak: MemoryReading = (max(peaks.values()), "bytes", None)
+    if before is None:
+        steady_peak = (None, "bytes", _started.get("unsteady") or "no timed block followed its warm-up, so there is no peak after it")
+    return {
+        "allocator_peak": (max(whole.values()), "bytes", None),
+        "allocator_peak_steady": steady_peak,
+        "allocator_current": (max(int(info["current"]) for info in told.values()), "bytes", None),
+    }
+
+
+def _nothing(reason: str) -> Dict[str, MemoryReading]:
+    missing: MemoryReading = (None, "bytes", reason)
+    return dict.fromkeys(_FIGURES, missing)
 
 
 def facts() -> Dict[str, Any]:
@@ -122,9 +166,26 @@ def _import_and_list_gpus() -> Any:
     return tf, tf.config.list_physical_devices("GPU")
 
 
+def _limit(tf: Any, gpu: Any, allocator: str, memory_mib: Optional[int]) -> None:
+    """Pin how much of a card TensorFlow takes, and when. A limit is taken whole and at once; CUDA's pool grows by demand."""
+    if memory_mib:
+        tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=int(memory_mib))])
+    else:
+        tf.config.experimental.set_memory_growth(gpu, allocator != "all")
+
+
+def _cards(tf: Any) -> List[str]:
+    """The names by which the allocators of all cards in use are asked."""
+    return [f"GPU:{number}" for number in range(len(tf.config.list_logical_devices("GPU")))]
+
+
 def _allocator(tf: Any, gpus: List[Any]) -> Optional[str]:
     if not gpus:
         return None
+    if os.environ.get(_ALLOCATOR) == _CUDA_POOL:
+        return _CUDA_POOL
+    if any(tf.config.get_logical_device_configuration(g) for g in gpus):
+        return "limited"
     return "growth" if all(tf.config.experimental.get_memory_growth(g) for g in gpus) else "all"
 
 
