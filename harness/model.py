@@ -11,10 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 
 Scalar = str | int | float | bool | None
+
+LARGEST = "max"
+"""As the value of a size: the largest that works, found by a search of its own before it is used."""
 
 BENCHMARK_VERSION = "2"
 """Version of the benchmark definition. Raised whenever a workload, a level or the way of measuring changes what a figure means;
@@ -114,6 +118,7 @@ class Arrangement(str, Enum):
     TURNS_OF_BLOCKS = "turns_of_blocks"  # all live together, A B B A block by block (a duet, or more)
     TURNS_OF_TRIALS = "turns_of_trials"  # A, B, B, A: each alone in a process of its own
     SOLO = "solo"  # each trial once, alone
+    TOGETHER = "together"  # all live and step at the same time, side by side: is there room for all of them?
 
 
 @dataclass(frozen=True)
@@ -158,9 +163,9 @@ class Deadlines:
 class Trial:
     """A crew of processes that measures one cell. `lead` is the role that speaks for the crew; the others only run beside it.
 
-    `call` is the workload's method for driver ONCE: "outcome" (readings) or "proof" (arrays). `ghost_every` n > 0: in every other block one
-    extra, uncounted step for every n counted ones is run, which slows the trial by a known factor (the positive control). `kills`: how often a
-    supervised lead is killed before it may finish.
+    `call` is the workload's method for driver ONCE: "outcome" (readings), "proof" (arrays), "profile" (readings, and a trace for people), or "probe" (a
+    few steps: is there room for it?). `ghost_every` n > 0: in every other block one extra, uncounted step for every n counted ones is run, which slows
+    the trial by a known factor (the positive control). `kills`: how often a supervised lead is killed before it may finish.
     """
 
     id: str
@@ -178,11 +183,46 @@ class Trial:
 
 
 class Purpose(str, Enum):
-    """What a contrast is measured for; decides order (controls, proofs, then the rest) and where it is shown."""
+    """What a contrast is measured for; decides order (controls, proofs, profiles, then the rest) and where it is shown."""
 
     CONTROL = "control"
     PROOF = "proof"
+    PROFILE = "profile"  # a look inside that no case reads
     CLAIM = "claim"
+
+
+@dataclass(frozen=True)
+class Search:
+    """The largest whole value of the size `size` with which a trial works: doubled from `start` until it does not (at most to `most`), then bisected
+    until the two ends differ by no more than the share `precision`. Every round of it is one probe, its value is in the trial's `asked`."""
+
+    size: str
+    start: int = 8
+    most: int = 65536
+    precision: float = 1 / 32
+
+    def limits(self, records: Iterable[RoundRecord], trial: str) -> tuple[int, int | None]:
+        """Return the largest value with which `trial` worked (0: none so far) and the least above it with which it did not (None: none so far).
+
+        Want of memory is an answer, and so is a step too slow to wait for. Any other failure may be an accident, and counts when it happens twice.
+        """
+        worked: list[int] = [0]
+        refused: list[int] = []
+        broke: dict[int, int] = {}
+        for record in records:
+            found = record.trial(trial)
+            value = None if found is None else found.asked.get(self.size)
+            if found is None or not isinstance(value, int):
+                continue
+            trains = next((r.value for r in record.readings if r.trial == trial and r.name == "trains"), None)
+            if found.outcome.state is State.COMPLETED and trains is not None:
+                (worked if trains else refused).append(value)
+            elif found.outcome.state is State.TIMED_OUT:
+                refused.append(value)
+            elif found.outcome.state in {State.FAILED, State.INVALID}:
+                broke[value] = broke.get(value, 0) + 1
+        works = max(worked)
+        return works, min((value for value in [*refused, *(v for v, times in broke.items() if times > 1)] if value > works), default=None)
 
 
 @dataclass(frozen=True)
@@ -192,7 +232,7 @@ class Contrast:
     Several cases may read the same contrast. `looks` are the numbers of completed rounds after which the cases are judged; the last one is the
     most that will be run. `quads` is how many accepted quads a round of blocks wants, `block_s` how long one block should last.
     `absence`: after the quads the last trial is ended and the others go on for two quads (does an idle partner cost anything?). `standby`: a control
-    that is measured only if some comparison takes its arrangement although another was planned.
+    that is measured only once some comparison has taken its arrangement. `search`: its rounds are the probes of a search.
     """
 
     id: str
@@ -207,6 +247,12 @@ class Contrast:
     standby: bool = False
     expected_round_s: float = 60.0
     priority: int = 0  # of contrasts at the same look, the lower goes first: 0 decides a claim, 1 is judged beside it, 2 informs
+    place: int = 0  # of contrasts at the same look, the lower goes first whatever it costs: where a sweep has an order
+    search: Search | None = None
+
+
+IDLE_ROUND = "idle"
+"""In place of a round's id: samples of the machine at rest, taken before the first round of a part."""
 
 
 @dataclass(frozen=True)
@@ -272,6 +318,30 @@ class Role(str, Enum):
     FACT = "fact"
 
 
+class Rule(str, Enum):
+    """What may be said of many arms at once; `harness.judge.rules` finds out whether it is so."""
+
+    ALARM_PRECISION = "alarm_precision"  # of the arms with little use of the GPU, the share that has a switch worth throwing
+    ALARM_RECALL = "alarm_recall"  # of the arms that have such a switch, the share with little use of the GPU
+    FASTEST_BUSY = "fastest_busy"  # of the fastest arms of each workload and its sizes, the share that keeps the GPU busy
+    WAITING = "waiting"  # of the arms with little use of the GPU, the share that mostly waits for input
+
+
+@dataclass(frozen=True)
+class OverArms:
+    """What a case says of all arms of a run, instead of an estimand: its value is a share of the arms that `rule` picks from `cells`.
+
+    `busy` is the edge of "little use" (a share of time in which a kernel runs), `gain` the ratio of throughputs above which a switch is worth
+    throwing, `wait` the share of step time above which an arm mostly waits. Which of the last two a rule needs, its name says.
+    """
+
+    rule: Rule
+    busy: float
+    gain: float | None = None
+    wait: float | None = None
+    cells: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Case:
     """One estimand with the band claimed for it, in natural units (a ratio of 2..5 is lo=2, hi=5; None is open).
@@ -279,6 +349,7 @@ class Case:
     `null` is "no effect" (1 for a ratio, 0 for a difference, None where there is none); `margin` and `rounding` belong to the claim and are
     fixed before the run. `killed_counts_as`: the value that an out-of-memory kill of the treatment stands for, None where it is a failure.
     `proofs` are ids of the proofs that the arms compute the same: unless all of them passed, the case gets no verdict.
+    An estimand without terms is a figure that was known when the plan was made, its offset; or, with `over`, a rule over many arms.
     """
 
     id: str
@@ -295,6 +366,7 @@ class Case:
     why_reading: str | None = None  # why a case with a band decides nothing here ("scaled down: 96 px instead of 224")
     unit: str = ""  # of the estimate, "" for a ratio ("x" in reports)
     better: Better = Better.HIGHER  # which side of the null is a gain: display only
+    over: OverArms | None = None
 
 
 class Decide(str, Enum):
@@ -446,7 +518,8 @@ class Flag:
 
 @dataclass(frozen=True)
 class Quad:
-    """One palindrome of turns (A B B A). Foreign load decides `accepted`, the result never does. Quad 0 is warm-up and never accepted.
+    """One palindrome of turns (A B B A); of trials that live together, one block of all of them at once (A B). Foreign load decides `accepted`, the
+    result never does. Quad 0 is warm-up and never accepted.
 
     Loads are averages over the quad's blocks, in cores: 0.05 is five per cent of one core. None: could not be read.
     """
@@ -526,7 +599,8 @@ class Word(str, Enum):
 class Estimate:
     """A point and an interval in natural units. `low` may be 0 and `high` None (unbounded) for a bound.
 
-    `method`: t, bound, exact, welch. `rounds` are the per-round values behind it, `looks` the (n, low, high) of each look taken,
+    `method`: t, bound, exact, welch; stated (known without a round); arms (a share of arms, `n` of them; those whose interval leaves open on which
+    side they lie make it an interval). `rounds` are the per-round values behind it, `looks` the (n, low, high) of each look taken,
     `spread` the standard deviation of the rounds' effects on the case's scale (None for n < 2), `level` the confidence of the interval.
     """
 
@@ -566,6 +640,19 @@ class ArmResult:
 
 
 @dataclass(frozen=True)
+class ArmFound:
+    """What a rule over arms found of one of them: `busy` and `wait` are shares, `gain` is the ratio that `switch` makes, the best that was measured
+    from this arm. `says` is the rule's word on it."""
+
+    cell: str
+    says: str
+    busy: Estimate | None = None
+    wait: Estimate | None = None
+    gain: Estimate | None = None
+    switch: str = ""
+
+
+@dataclass(frozen=True)
 class CaseResult:
     case: str
     title: str
@@ -573,6 +660,7 @@ class CaseResult:
     verdict: Verdict
     arms: tuple[ArmResult, ...] = ()
     equivalence: str | None = None  # "proven", "not proven: ...", None where nothing is compared
+    found: tuple[ArmFound, ...] = ()  # of a rule over arms, arm by arm
 
 
 @dataclass(frozen=True)
@@ -651,6 +739,7 @@ class Gpu:
     ecc: bool | None = None
     mig: str | None = None
     compute_mode: str | None = None  # default, exclusive_process, prohibited
+    cuda_cores: int | None = None  # a slice's own number is not told
 
 
 @dataclass(frozen=True)
@@ -673,6 +762,8 @@ class Machine:
     gpu_driver: str | None = None
     cuda_driver: str | None = None  # the newest CUDA that the driver speaks
     cpu_governor: str | None = None  # several, joined by commas, where cores differ
+    cpu_sockets: int | None = None
+    cpu_physical_cores: int | None = None  # of all sockets; a core that runs two threads counts once
 
 
 @dataclass(frozen=True)

@@ -114,25 +114,28 @@ class Book:
     # ------------------------------------------------------------ floors
 
     def device(self, estimand: Estimand) -> str:
-        """Return the kind of device that an estimand's first known arm runs on; "cpu" where the plan does not know its cells."""
+        """Return the kind of device that an estimand's arms run on. What has an arm on the CPU is no finer than the CPU's own comparisons, so it counts
+        with those; so does what the plan does not know."""
+        found = set()
         for term in estimand.terms:
             for trial in self.contrasts[term.contrast].trials if term.contrast in self.contrasts else ():
                 if trial.id == term.trial and trial.cell in self.plan.cells:
-                    return self.plan.cells[trial.cell].device
-        return "cpu"
+                    found.add(self.plan.cells[trial.cell].device)
+        return found.pop() if len(found) == 1 else "cpu"
 
     def floors(self, estimand: Estimand) -> Floors:
         """Return the least spread (half the pooled one of its kind) and the systematic floor on the estimand's scale."""
         if estimand.scale is Scale.EXACT:
             return Floors()
-        return Floors(self.thresholds.pooled_share * self._pooled(self.pool_key(estimand)), self._systematic(estimand))
+        unit = abs(mean(values)) if _is_amount(estimand) and (values := self.effects(estimand)[0]) else 1.0
+        return Floors(self.thresholds.pooled_share * self._pooled(self.pool_key(estimand)) * unit, self._systematic(estimand))
 
     def pool_key(self, estimand: Estimand) -> PoolKey:
-        """Return what spreads are pooled by: device, arrangement, scale. Ratios of rates go together; first calls, phases, bytes, shares and what a
-        lesson reads vary each in its own way, and on the linear scale in its own unit, so they are pooled by measure.
+        """Return what spreads are pooled by: device, arrangement, scale. Rates go together, as ratios or each by itself; first calls, phases, bytes,
+        shares and what a lesson reads vary each in its own way, and on the linear scale in its own unit, so they are pooled by measure.
         """
         measures = frozenset(term.measure for term in estimand.terms)
-        alike = estimand.scale is Scale.LOG and measures <= RATES
+        alike = measures <= RATES and (estimand.scale is Scale.LOG or _is_amount(estimand))
         return self.device(estimand), self._arrangement(estimand), estimand.scale, RATES if alike else measures
 
     def _arrangement(self, estimand: Estimand) -> str:
@@ -153,8 +156,16 @@ class Book:
 
     def _pooled(self, key: PoolKey) -> float:
         if key not in self._pools:
-            self._pools[key] = pooled([self.effects(estimand)[0] for estimand in self._estimands.get(key, [])])
+            self._pools[key] = pooled([self._comparable(estimand) for estimand in self._estimands.get(key, [])])
         return self._pools[key]
+
+    def _comparable(self, estimand: Estimand) -> list[float]:
+        """Return the effects in a unit that the spreads of others may be compared with: amounts as shares of their mean."""
+        values = self.effects(estimand)[0]
+        if not values or not _is_amount(estimand):
+            return values
+        unit = abs(mean(values))
+        return [value / unit for value in values] if unit else []
 
     def _systematic(self, estimand: Estimand) -> float:
         """On the log scale the floor holds for one ratio, so a ratio of ratios has it twice. On the linear scale it is a share of the largest timed
@@ -201,6 +212,12 @@ class Book:
     def bias_shown(self, device: str, arrangement: str) -> float:
         """Return the bias, in log units, that a negative control shows beyond its own noise; 0 where it shows none."""
         return self._biases.get((device, arrangement), 0.0)
+
+
+def _is_amount(estimand: Estimand) -> bool:
+    """Whether it is one rate or one time by itself: 400 images a second and 200 billion operations a second vary by so many per cent, not by so many."""
+    measures = [term.measure for term in estimand.terms]
+    return estimand.scale is Scale.LINEAR and len(measures) == 1 and measures[0] != "input_wait" and is_timed(measures[0])
 
 
 def contrasts_of(estimand: Estimand) -> list[str]:

@@ -31,13 +31,13 @@ class Judged:
 def judge_case(book: Book, case: Case, alpha: float, proofs: Mapping[str, ProofResult]) -> CaseResult:
     """Return all there is to say of a case. `proofs` are the results by proof id."""
     found = find(book, case, alpha)
-    doubt = _doubt(case, book, proofs)
+    doubt = doubt_of(case, book, proofs)
     verdict = verdict_on(case, found, doubt)
     equivalence = None if not case.proofs else "proven" if doubt is None else f"not proven: {doubt.text}"
     return CaseResult(case.id, case.title, found.estimate, verdict, arms_of(book, case), equivalence)
 
 
-def _doubt(case: Case, book: Book, proofs: Mapping[str, ProofResult]) -> Reason | None:
+def doubt_of(case: Case, book: Book, proofs: Mapping[str, ProofResult]) -> Reason | None:
     """Return why the arms are not known to compute the same; None where every proof passed. A proof may be named by its id or its treatment."""
     by_contrast = {proof.treatment: proof.id for proof in book.plan.proofs}
     for name in case.proofs:

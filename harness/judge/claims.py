@@ -32,11 +32,11 @@ def claim_verdict(claim: Claim, results: Sequence[CaseResult]) -> Verdict:
         return by_id.get(claim.deciding_case) or _undecided(claim.deciding_case)
     judged = [(case.id, by_id[case.id]) for case in claim.cases if case.role is Role.JUDGED and case.id in by_id]
     if not judged:
-        facts = all(case.role is Role.FACT for case in claim.cases)
-        return by_id[claim.cases[0].id] if len(claim.cases) == 1 else _informs(facts=facts)
-    if len(judged) == 1:
-        return judged[0][1]
+        return by_id[claim.cases[0].id] if len(claim.cases) == 1 else _informs(claim, results)
     word = all_of([v.word for _, v in judged]) if claim.decide is not Decide.ANY else any_of([v.word for _, v in judged])
+    alone = [v for _, v in judged if len(judged) == 1 or v.word is word is Word.NOT_TESTABLE]
+    if alone:
+        return alone[0]
     rule = "any" if claim.decide is Decide.ANY else "all"
     text = f"{rule} of {len(judged)} cases must hold: " + ", ".join(f"{name} {v.word.value}" for name, v in judged)
     open_ = tuple(dict.fromkeys(region for _, v in judged if v.word is Word.INCONCLUSIVE for region in v.open)) if word is Word.INCONCLUSIVE else ()
@@ -49,17 +49,23 @@ def _undecided(name: str) -> Verdict:
     return Verdict(Word.READING, Reason("no_deciding_case", f"what was measured informs; the case {name}, which decides, is not part of this sweep", {"case": name}))
 
 
-def _informs(*, facts: bool) -> Verdict:
-    word = Word.FACT if facts else Word.READING
-    return Verdict(word, Reason(word.value.lower(), "its cases inform; none decides here"))
+def _informs(claim: Claim, results: Sequence[CaseResult]) -> Verdict:
+    if not all(case.role is Role.FACT for case in claim.cases):
+        return Verdict(Word.READING, Reason("reading", "its cases inform; none decides here"))
+    known = {result.title: result.estimate.point for result in results if result.estimate is not None and result.estimate.point is not None}
+    text = "; ".join(f"{title}: {point:g}" for title, point in known.items())
+    return Verdict(Word.FACT, Reason("fact", text or "its cases state what is so", {**known}))
 
 
 def all_of(words: Sequence[Word]) -> Word:
-    """One refuted case refutes the claim; REVERSED needs all of them reversed. What is open may yet refute, so it outweighs WEAKER."""
+    """One refuted case refutes the claim; REVERSED needs all of them reversed. What cannot be tested is then missing for every other word, and what is
+    open may yet refute, so it outweighs WEAKER."""
     if all(word is Word.REVERSED for word in words):
         return Word.REVERSED
     if any(word in {Word.REFUTED, Word.REVERSED} for word in words):
         return Word.REFUTED
+    if Word.NOT_TESTABLE in words:
+        return Word.NOT_TESTABLE
     if any(word not in DECIDED for word in words):
         return Word.INCONCLUSIVE
     if Word.WEAKER in words:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from harness.judge.book import LOST, Book, contrasts_of
 from harness.judge.bounds import killed_estimate, timeout_estimate
 from harness.judge.effects import arm_name, outcome_reason
+from harness.judge.search import search_estimate
 from harness.judge.stats import LEAST_ROUNDS, Floors, Look, deviation, half_width, intersect, mean, schedule, take_look
 from harness.judge.verdict import off_scale
 from harness.model import Case, Estimand, Estimate, Reason, Scale, State
@@ -15,6 +16,10 @@ NO_FLOORS = Floors()
 
 EXACT_ROUNDS = 2
 """Fresh rounds that must agree on an exact value."""
+
+
+STATED = "stated"
+"""The method of a figure that was known before anything ran."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,11 @@ def find(book: Book, case: Case, alpha: float, *, running: bool = False) -> Foun
     `running`: the present number of rounds is no stop, so that only planned looks are taken.
     """
     estimand = case.estimand
+    if not estimand.terms:
+        return Found(Estimate(estimand.offset, estimand.offset, estimand.offset, 0, STATED, 1.0), None)
+    searched = search_estimate(book, case)
+    if searched is not None:
+        return Found(None, searched) if isinstance(searched, Reason) else Found(searched, None)
     bound = killed_estimate(book, case) or timeout_estimate(book, case)
     if bound is not None:
         return Found(bound, None)

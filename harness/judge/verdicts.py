@@ -13,7 +13,8 @@ from harness.judge.controls import judge_controls
 from harness.judge.equivalence import judge_proofs
 from harness.judge.estimates import find
 from harness.judge.ladder import judge_ladder
-from harness.model import Claim, ClaimResult, Estimate, Plan, ProofResult, Reason, Role, RoundRecord, Verdict, Verdicts, Word
+from harness.judge.rules import judge_rule
+from harness.model import Case, CaseResult, Claim, ClaimResult, Estimate, Plan, ProofResult, Reason, Role, RoundRecord, Verdict, Verdicts, Word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +45,7 @@ def judge(plan: Plan, records: Sequence[RoundRecord], load_proof: Callable[[str]
         preliminary=plan.preliminary,
         judged=len(decided),
         expected_wrong=math.fsum(judged.alpha for judged in decided),
-        holm=_holm(book, cases, decided),
+        holm=_holm(book, cases, decided, by_proof),
     )
 
 
@@ -52,7 +53,11 @@ def _judge_cases(book: Book, claim: Claim, proofs: Mapping[str, ProofResult]) ->
     if claim.not_testable is not None:
         return []
     alphas = {case.id: alpha_of(claim, case, book.plan.alpha) for case in claim.cases}
-    return [Judged(case, judge_case(book, case, alphas[case.id], proofs), alphas[case.id]) for case in claim.cases]
+    return [Judged(case, _judge_case(book, case, alphas[case.id], proofs), alphas[case.id]) for case in claim.cases]
+
+
+def _judge_case(book: Book, case: Case, alpha: float, proofs: Mapping[str, ProofResult]) -> CaseResult:
+    return judge_case(book, case, alpha, proofs) if case.over is None else judge_rule(book, case, case.over, alpha, proofs)
 
 
 def _claim_result(claim: Claim, judged: Sequence[Judged]) -> ClaimResult:
@@ -63,7 +68,7 @@ def _claim_result(claim: Claim, judged: Sequence[Judged]) -> ClaimResult:
 # ---------------------------------------------------------------- Holm
 
 
-def _holm(book: Book, cases: Mapping[str, Sequence[Judged]], decided: Sequence[Judged]) -> dict[str, str]:
+def _holm(book: Book, cases: Mapping[str, Sequence[Judged]], decided: Sequence[Judged], proofs: Mapping[str, ProofResult]) -> dict[str, str]:
     """Return each claim's word when all decided cases together may be wrong with probability alpha (Holm 1979).
 
     Claims without a judged case are left out.
@@ -75,7 +80,7 @@ def _holm(book: Book, cases: Mapping[str, Sequence[Judged]], decided: Sequence[J
     added = True
     while added:
         left = len(decided) - len(kept)
-        more = {judged.case.id for judged in decided if judged.case.id not in kept and _decided_at(book, judged, judged.alpha / left)}
+        more = {judged.case.id for judged in decided if judged.case.id not in kept and _decided_at(book, judged, judged.alpha / left, proofs)}
         kept |= more
         added = bool(more)
     words: dict[str, str] = {}
@@ -93,7 +98,9 @@ def _adjusted(judged: Judged, kept: set[str]) -> Judged:
     return replace(judged, result=replace(judged.result, verdict=undone))
 
 
-def _decided_at(book: Book, judged: Judged, alpha: float) -> bool:
+def _decided_at(book: Book, judged: Judged, alpha: float, proofs: Mapping[str, ProofResult]) -> bool:
     """Return whether a decided case would also be decided at this alpha. Exact values and bounds are as sure as they can be."""
+    if judged.case.over is not None:
+        return _judge_case(book, judged.case, alpha, proofs).verdict.word in DECIDED
     estimate = judged.result.estimate
     return estimate is None or estimate.method != "t" or verdict_on(judged.case, find(book, judged.case, alpha), None).word in DECIDED

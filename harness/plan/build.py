@@ -5,6 +5,7 @@ Knows specs, the machine and the device; touches neither clock nor disk. Two cas
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatch
@@ -13,7 +14,10 @@ import msgspec
 
 from harness.errors import ConfigError
 from harness.model import (
+    LARGEST,
+    Arrangement,
     Case,
+    Cell,
     Claim,
     Driver,
     Ladder,
@@ -23,18 +27,27 @@ from harness.model import (
     Role,
     Scalar,
 )
-from harness.plan.cells import Bench, unmet
+from harness.plan.armless import ARMLESS, plan_armless, with_arms
+from harness.plan.cells import Bench, on_device, unmet
 from harness.plan.controls import plan_controls
 from harness.plan.draft import Draft
 from harness.plan.estimands import PlannedCase, plan_case, slope_points
 from harness.plan.ladder import in_one_contrast, ladder_total, rung_cases, rungs_for, together_arms
+from harness.plan.profiles import plan_profiles
 from harness.plan.proofs import proofs_of
-from harness.plan.scope import missing, on_exact_hardware
-from harness.plan.specs import CaseSpec, ClaimSpec, Rung, SweepSpec
+from harness.plan.scope import missing, on_exact_hardware, shares_card
+from harness.plan.search import SIZE
+from harness.plan.specs import CaseSpec, ClaimSpec, Expected, Rung, SweepSpec
+from harness.plan.study import REPORT_RESERVE_S
+
+INFORMS = 2
+"""The rank of a contrast that decides nothing."""
 
 STANDARD_WORKLOAD = "resnet50"
 """Cases that name this workload follow the `workload=` of the command line; others keep the net that they are about."""
 
+SURE_SHARE, LEAST_SHARE_S = 0.9, 5
+"""The share of a budget that a sweep which fills it plans to use: starts take longer than expected. And the shortest job that is worth a start."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,8 @@ class Request:
     workload: str = STANDARD_WORKLOAD
     sizes: dict[str, Scalar] = field(default_factory=dict)
     save_every: int | None = None  # steps between the saves of a job, instead of the claims' own
+    budget_s: float | None = None
+    profile: bool = False
 
 
 def make_plan(claims: list[ClaimSpec], sweep: SweepSpec, bench: Bench, rungs: list[Rung], request: Request) -> Plan:
@@ -58,17 +73,20 @@ def make_plan(claims: list[ClaimSpec], sweep: SweepSpec, bench: Bench, rungs: li
     draft = Draft()
     planned = tuple(_plan_claim(spec, sweep, bench, rungs, request, draft) for spec in claims if _selected(spec, sweep, request))
     ladders = _ladders(planned)
-    ranks = _priorities(planned)
-    claim_contrasts = tuple(replace(c, priority=ranks[c.id]) for c in draft.contrasts.values() if c.purpose is Purpose.CLAIM)
-    proof_contrasts = tuple(c for c in draft.contrasts.values() if c.purpose is Purpose.PROOF)
-    controls, control_contrasts, control_cells = plan_controls(claim_contrasts, sweep, bench)
+    ranks, places = _priorities(planned), _places(planned, sweep, draft)
+    ordered = tuple(replace(contrast, place=places[contrast.id]) for contrast in draft.contrasts.values())
+    claim_contrasts = tuple(replace(c, priority=ranks.get(c.id, INFORMS)) for c in ordered if c.purpose is Purpose.CLAIM)
+    planned = with_arms(planned, claim_contrasts, draft.cells, bench)
+    proof_contrasts = tuple(c for c in ordered if c.purpose is Purpose.PROOF)
+    profiles, profile_cells = plan_profiles(claim_contrasts if request.profile else (), draft.cells, bench)
+    controls, control_contrasts, control_cells = plan_controls(claim_contrasts, draft.cells, sweep, bench)
     return Plan(
         sweep=sweep.name,
         alpha=sweep.alpha if request.alpha is None else request.alpha,
         preliminary=sweep.preliminary,
         seed=request.seed,
-        cells=draft.cells | control_cells,
-        contrasts=control_contrasts + proof_contrasts + claim_contrasts,
+        cells=draft.cells | profile_cells | control_cells,
+        contrasts=control_contrasts + proof_contrasts + profiles + claim_contrasts,
         claims=planned,
         controls=controls,
         proofs=tuple(draft.proofs.values()),
@@ -82,10 +100,25 @@ def _priorities(claims: tuple[Claim, ...]) -> dict[str, int]:
     for claim in claims:
         for case in claim.cases:
             deciding = case.id == claim.deciding_case if claim.deciding_case else True
-            rank = 2 if case.role is not Role.JUDGED else 0 if deciding else 1
+            rank = INFORMS if case.role is not Role.JUDGED else 0 if deciding else 1
             for term in case.estimand.terms:
                 ranks[term.contrast] = min(rank, ranks.get(term.contrast, rank))
     return ranks
+
+
+def _places(claims: tuple[Claim, ...], sweep: SweepSpec, draft: Draft) -> dict[str, int]:
+    """Return where each contrast stands: with the first claim in the sweep's list that reads it or is proven by it, last if none is; all alike in a
+    sweep without an order."""
+    listed = sweep.claims if sweep.in_order and isinstance(sweep.claims, list) else []
+    place_of = {name: place for place, name in enumerate(listed)}
+    places = dict.fromkeys(draft.contrasts, len(listed))
+    for claim in claims:
+        for case in claim.cases:
+            proofs = [draft.proofs[name] for name in case.proofs]
+            proving = [name for proof in proofs for name in (proof.baseline, proof.perturbed, proof.treatment)]
+            for name in [*(term.contrast for term in case.estimand.terms), *proving]:
+                places[name] = min(places[name], place_of.get(claim.id, len(listed)))
+    return places
 
 
 def _refuse_unknown(only: tuple[str, ...], claims: list[ClaimSpec]) -> None:
@@ -112,7 +145,13 @@ def _chosen_cases(spec: ClaimSpec, sweep: SweepSpec, request: Request) -> list[C
     if named:
         return named
     everything = sweep.tag == "full" or (request.only and not sweep.preliminary)
-    return [case for case in spec.cases if everything or sweep.tag in case.sweeps]
+    return [case for case in spec.cases if (everything and (request.only or not case.apart)) or sweep.tag in case.sweeps]
+
+
+def _measured_by(spec: ClaimSpec) -> str:
+    """Return what to type to have a claim measured."""
+    apart = [case for case in spec.cases if case.apart and case.sweeps]
+    return f"+sweep={apart[0].sweeps[0]}" if apart and len(apart) == len(spec.cases) else "+sweep=full"
 
 
 def _plan_claim(spec: ClaimSpec, sweep: SweepSpec, bench: Bench, rungs: list[Rung], request: Request, draft: Draft) -> Claim:
@@ -133,7 +172,7 @@ def _plan_claim(spec: ClaimSpec, sweep: SweepSpec, bench: Bench, rungs: list[Run
         return replace(claim, not_testable=reason)
     chosen = _chosen_cases(spec, sweep, request)
     if not chosen:
-        return replace(claim, not_testable=Reason("not_in_sweep", f"sweep {sweep.name} does not measure it"), makes_testable="+sweep=full")
+        return replace(claim, not_testable=Reason("not_in_sweep", f"sweep {sweep.name} does not measure it"), makes_testable=_measured_by(spec))
     cases: list[Case] = []
     refusals: list[tuple[str, Reason]] = []
     for case_spec in _expanded(chosen, sweep, rungs):
@@ -179,7 +218,7 @@ def _expanded(cases: list[CaseSpec], sweep: SweepSpec, rungs: list[Rung]) -> lis
 
 
 def _plan_case(claim: str, spec: CaseSpec, sweep: SweepSpec, bench: Bench, request: Request) -> PlannedCase | Reason:
-    lacking = missing(spec.needs, bench.machine, bench.device)
+    lacking = missing(spec.needs, bench.machine, bench.device) or _unfit(spec, bench)
     if lacking:
         return lacking
     sizes = dict(spec.sizes)
@@ -199,15 +238,49 @@ def _plan_case(claim: str, spec: CaseSpec, sweep: SweepSpec, bench: Bench, reque
     if request.save_every and spec.driver is Driver.JOB:
         sizes |= {"interval_steps": request.save_every}
         reading = f"interval between saves chosen by hand: {request.save_every} steps"
+    if sweep.fills_budget and request.budget_s and "lasts_s" in {**_default_sizes(spec, bench), **sizes}:
+        sizes |= {"lasts_s": _share_s(request.budget_s, spec, sweep, bench)}
     thrown = _switches_by_hand(spec, bench)
     if thrown:
         reading = f"switches chosen by hand: {', '.join(thrown)}"
+    if spec.form in ARMLESS:
+        return plan_armless(claim, spec, bench, reading)
     planned = plan_case(claim, spec, bench, sweep, sizes, reading)
-    for cell in planned.cells:
-        lacking = unmet(bench, cell.levels)
-        if lacking:
-            return lacking
-    return planned
+    return next((lacking for cell in planned.cells if (lacking := _unmeasurable(cell, bench))), planned)
+
+
+def _unfit(spec: CaseSpec, bench: Bench) -> Reason | None:
+    """Return why the card is none that this case can be measured on."""
+    card = bench.machine.gpus[0] if bench.machine.gpus and bench.device == "gpu" else None
+    if spec.of_card and (card is None or not card.memory_bytes):
+        return Reason("needs_card_memory", "needs a GPU that tells how much memory it has")
+    if spec.arrangement is Arrangement.TOGETHER and card is not None and not shares_card(bench.machine):
+        return Reason("needs_shared_card", f"needs a GPU that two processes may use at once: this one's compute mode is {card.compute_mode}")
+    return None
+
+
+def _unmeasurable(cell: Cell, bench: Bench) -> Reason | None:
+    """Return why a cell cannot be measured here."""
+    if cell.device == "cpu" and cell.sizes.get(SIZE) == LARGEST and "memory_limit_mib" not in cell.sizes:
+        text = f"looks for the largest {SIZE}, which on a CPU needs a memory limit (memory_limit_mib): without one it would end in swapping"
+        return Reason("needs_memory_limit", text)
+    return unmet(on_device(bench, cell.device), cell.levels)
+
+
+def _default_sizes(spec: CaseSpec, bench: Bench) -> dict[str, Scalar]:
+    return bench.workloads[spec.workload].sizes.get(bench.device, {}) if spec.workload in bench.workloads else {}
+
+
+def _share_s(budget_s: float, spec: CaseSpec, sweep: SweepSpec, bench: Bench) -> int:
+    """Return how many seconds a job may go on, so that the rounds of the first look fit into the budget with their starts. Raises ConfigError where
+    that is hardly any time."""
+    expected = bench.workloads[spec.workload].expected.get(bench.device, Expected())
+    rounds = sweep.looks[0]
+    share_s = int(SURE_SHARE * (budget_s - REPORT_RESERVE_S) / rounds - expected.start_s)
+    if share_s < LEAST_SHARE_S:
+        least_s = math.ceil(rounds * (expected.start_s + LEAST_SHARE_S + 1) / SURE_SHARE + REPORT_RESERVE_S)
+        raise ConfigError(f"budget={budget_s:g}s: leaves no time for {rounds} rounds of sweep {sweep.name}; give at least budget={least_s}s")
+    return share_s
 
 
 def _switches_by_hand(spec: CaseSpec, bench: Bench) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from harness.errors import ConfigError
-from harness.model import Cell, Driver, Machine, Process, Reason, Round, Scalar, Trial
+from harness.model import Cell, Deadlines, Driver, Machine, Process, Reason, Round, Scalar, Trial
 from harness.plan.scope import missing
 from harness.plan.specs import Factor, Level, WorkloadSpec
 
@@ -20,7 +20,10 @@ SEED_STRIDE = 1000
 
 @dataclass(frozen=True)
 class Bench:
-    """All that stays the same while a plan is made: the machine, the device measured, the factors, the workloads, and the baseline level of each factor."""
+    """All that stays the same while a plan is made: the machine, the device measured, the factors, the workloads, and the baseline level of each factor.
+
+    `guest`: this is the bench of an arm that runs on another device than the run's own.
+    """
 
     machine: Machine
     device: str
@@ -28,6 +31,12 @@ class Bench:
     workloads: dict[str, WorkloadSpec]
     baseline: dict[str, str]
     gpus: int = 1
+    guest: bool = False
+
+
+def on_device(bench: Bench, device: str) -> Bench:
+    """Return the bench as an arm on `device` sees it: default sizes and needs are those of that device."""
+    return bench if device == bench.device else replace(bench, device=device, guest=True)
 
 
 def level(bench: Bench, factor: str, name: str, where: str) -> Level:
@@ -83,11 +92,13 @@ def make_cell(bench: Bench, workload: str, levels: dict[str, str], sizes: dict[s
     return Cell(workload, bench.device, dict(sorted(merged.items())), {**default, **sizes})
 
 
-def make_trial(bench: Bench, cell: Cell, driver: Driver, call: str = "outcome", name: str | None = None, ghost_every: int = 0) -> Trial:
-    """Return the trial that measures `cell`: one process, with the levels' own settings and environment laid over the cell's.
+def make_trial(bench: Bench, cell: Cell, driver: Driver, call: str = "outcome", name: str | None = None, ghost_every: int = 0, crew: int = 1) -> Trial:
+    """Return the trial that measures `cell`: one process, with the levels' own settings and environment laid over the cell's, and `crew` - 1 neighbours
+    that do the same.
 
     Sizes that are about the process and not about the work: `cores` (the first so many usable ones; `localise` picks them), `memory_limit_mib`
-    (a control group's), `kills` (driver supervise). Paths of this machine (a level's interpreter, the data folder) are left out: a plan is written into the bundle. `localise` adds them.
+    (a control group's), `kills` (driver supervise), `lasts_s` (seconds that a job goes on), `gpus` (the first so many; else as many as the run uses).
+    Paths of this machine (a level's interpreter, the data folder) are left out: a plan is written into the bundle. `localise` adds them.
     """
     workload = bench.workloads[cell.workload]
     settings: dict[str, Scalar] = {**cell.sizes, **cell.levels, "device": cell.device}
@@ -95,7 +106,8 @@ def make_trial(bench: Bench, cell: Cell, driver: Driver, call: str = "outcome", 
     for factor, chosen in cell.levels.items():
         settings |= bench.factors[factor].levels[chosen].settings
         env |= bench.factors[factor].levels[chosen].env
-    gpus = tuple(gpu.uuid for gpu in bench.machine.gpus[: bench.gpus]) if cell.device == "gpu" else ()
+    wanted = settings.get("gpus")
+    gpus = tuple(gpu.uuid for gpu in bench.machine.gpus[: wanted if isinstance(wanted, int) else bench.gpus]) if cell.device == "gpu" else ()
     limit_mib, kills = settings.get("memory_limit_mib"), settings.get("kills")
     process = Process(
         "lead",
@@ -107,7 +119,12 @@ def make_trial(bench: Bench, cell: Cell, driver: Driver, call: str = "outcome", 
         cgroup_memory_bytes=limit_mib * MIB if isinstance(limit_mib, int) else None,
     )
     times = kills if driver is Driver.SUPERVISE and isinstance(kills, int) else 0
-    return Trial(name or cell.id, cell.id, (process,), driver=driver, call=call, ghost_every=ghost_every, kills=times)
+    deadlines = Deadlines()
+    lasts_s = settings.get("lasts_s")
+    if driver is Driver.JOB and isinstance(lasts_s, int | float):
+        deadlines = replace(deadlines, job_s=deadlines.job_s + lasts_s)
+    processes = (process, *(replace(process, role="neighbour", rank=rank) for rank in range(1, crew)))
+    return Trial(name or cell.id, cell.id, processes, driver=driver, call=call, ghost_every=ghost_every, kills=times, deadlines=deadlines)
 
 
 def localise(round_: Round, cells: dict[str, Cell], factors: dict[str, Factor], extra: dict[str, Scalar], cpus: tuple[int, ...] = ()) -> Round:

@@ -19,7 +19,7 @@ class Draft:
 
     def add(self, contrast: Contrast, cells: tuple[Cell, ...]) -> str:
         """Take a contrast in and return the id under which it is measured."""
-        content = (sorted(t.id for t in contrast.trials), contrast.arrangement.value, [t.driver.value + t.call for t in contrast.trials], contrast.purpose.value)
+        content = (sorted(t.id for t in contrast.trials), contrast.arrangement.value, [f"{t.driver.value}{t.call}{len(t.processes)}" for t in contrast.trials], contrast.purpose.value)
         key = repr(content)
         self.cells |= {cell.id: cell for cell in cells}
         if key in self.by_content:

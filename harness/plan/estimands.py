@@ -8,6 +8,8 @@ level        the one arm `treatment` (linear scale, no null)
 slope        ratio treatment over baseline against log2 of a size: its factor for each doubling (log scale, null 1); the ratio at each size is a reading beside it
 ladder       all switches off over all on, with each rung and each leave-one-out as readings beside it; ladder_total: the total alone
 terms        weights and measures written out, each of an arm
+
+Forms without arms of their own are planned by `harness.plan.armless`.
 """
 
 from __future__ import annotations
@@ -19,8 +21,10 @@ from typing import Any
 import msgspec
 
 from harness.errors import ConfigError
-from harness.model import Arrangement, Case, Cell, Contrast, Driver, Estimand, Purpose, Role, Scalar, Scale, Statistic, Term
-from harness.plan.cells import Bench, make_cell, make_trial
+from harness.model import LARGEST, Arrangement, Case, Cell, Contrast, Driver, Estimand, Purpose, Role, Scalar, Scale, Search, Statistic, Term
+from harness.plan.cells import Bench, make_cell, make_trial, on_device
+from harness.plan.scope import shares_card
+from harness.plan.search import MEASURE, PROBES, SIZE
 from harness.plan.specs import CaseSpec, SweepSpec, TermSpec
 
 FORMS = {
@@ -57,22 +61,37 @@ def plan_case(claim: str, spec: CaseSpec, bench: Bench, sweep: SweepSpec, sizes:
     terms: list[Term] = []
     contrasts: list[Contrast] = []
     cells: dict[str, Cell] = {}
+    asked: dict[str, Scalar] = {SIZE: LARGEST} if spec.measure == MEASURE else {}
     for weight, point_sizes in points.values():
-        arms = {name: _arm_cell(spec, bench, name, {**sizes, **point_sizes}, where) for name in spec.arms}
+        arms = {name: _arm_cell(spec, bench, name, {**sizes, **point_sizes, **asked}, where) for name in spec.arms}
         drivers = {cell.id: _arm_driver(spec, name, where) for name, cell in arms.items()}
         if not arms:
             raise ConfigError(f"{where}: has no arms; form {spec.form} needs {_needed(spec)}")
         suffix = f"-{factor}{next(iter(point_sizes.values()))}" if point_sizes else ""
-        contrast = _contrast(f"{claim}.{spec.id}{suffix}", spec, bench, sweep, drivers, {c.id: c for c in arms.values()})
-        contrasts.append(contrast)
-        cells |= {cell.id: cell for cell in arms.values()}
-        terms += [_term(weight, term, arms, contrast.id, spec, where) for term in _weights(spec)]
-    role = Role.READING if reading and spec.role is Role.JUDGED else spec.role
-    case = Case(
+        mine = {cell.id: cell for cell in arms.values()}
+        searches = {cell.id: _search(cell, bench) for cell in mine.values() if cell.sizes.get(SIZE) == LARGEST}
+        if spec.measure == MEASURE:
+            if len(searches) < len(mine):
+                raise ConfigError(f"{where}: {MEASURE} is searched for, so none of its arms may have a {SIZE} of its own")
+            read = {cell: search.id for cell, search in searches.items()}
+        else:
+            contrasts.append(_contrast(f"{claim}.{spec.id}{suffix}", spec, bench, sweep, drivers, mine))
+            read = dict.fromkeys(mine, contrasts[-1].id)
+        contrasts += searches.values()
+        cells |= mine
+        terms += [_term(weight, term, arms, read, spec, where) for term in _weights(spec)]
+    case = case_of(claim, spec, Estimand(_scale(spec), tuple(terms), _offset(spec, bench, where)), reading)
+    proven = spec.prove if spec.prove is not None else (spec.driver is Driver.BLOCKS and len(cells) > 1 and spec.measure in RATE_MEASURES)
+    return PlannedCase(case, tuple(contrasts), tuple(cells.values()), tuple(cells.values()) if proven else ())
+
+
+def case_of(claim: str, spec: CaseSpec, estimand: Estimand, reading: str | None) -> Case:
+    """Return the case of an estimand, with all that is written of it. `reading` says why it decides nothing here, None where it does."""
+    return Case(
         id=f"{claim}.{spec.id}",
         title=spec.title,
-        role=role,
-        estimand=Estimand(_scale(spec), tuple(terms)),
+        role=Role.READING if reading and spec.role is Role.JUDGED else spec.role,
+        estimand=estimand,
         lo=spec.band[0] if spec.band else None,
         hi=spec.band[1] if spec.band else None,
         null=_null(spec),
@@ -83,8 +102,6 @@ def plan_case(claim: str, spec: CaseSpec, bench: Bench, sweep: SweepSpec, sizes:
         unit=spec.unit,
         better=spec.better,
     )
-    proven = spec.prove if spec.prove is not None else (spec.driver is Driver.BLOCKS and len(cells) > 1 and spec.measure in RATE_MEASURES)
-    return PlannedCase(case, tuple(contrasts), tuple(cells.values()), tuple(cells.values()) if proven else ())
 
 
 def slope_points(spec: CaseSpec) -> list[CaseSpec]:
@@ -116,9 +133,11 @@ def _slope_points(spec: CaseSpec, where: str) -> tuple[str, dict[float, tuple[fl
 
 def _arm_cell(spec: CaseSpec, bench: Bench, arm: str, sizes: dict[str, Scalar], where: str) -> Cell:
     own: dict[str, Any] = dict(spec.arms[arm])
-    arm_sizes, workload = own.pop("sizes", {}), own.pop("workload", spec.workload)
+    arm_sizes, workload, device = own.pop("sizes", {}), own.pop("workload", spec.workload), own.pop("device", bench.device)
     own.pop("driver", None)
-    return make_cell(bench, workload, {**spec.levels, **own}, {**sizes, **arm_sizes}, f"{where}, arm {arm}")
+    if device not in {"cpu", bench.device}:
+        raise ConfigError(f"{where}, arm {arm}: device {device!r} cannot be asked for: only cpu can; a GPU is what the case needs (needs: {{device: gpu}})")
+    return make_cell(on_device(bench, device), workload, {**spec.levels, **own}, {**sizes, **arm_sizes}, f"{where}, arm {arm}")
 
 
 def _arm_driver(spec: CaseSpec, arm: str, where: str) -> Driver:
@@ -138,11 +157,22 @@ def _weights(spec: CaseSpec) -> list[TermSpec]:
     return [TermSpec(weight=weight, arm=arm, measure=spec.measure, statistic=spec.statistic) for weight, arm in pairs]
 
 
-def _term(weight: float, term: TermSpec, arms: dict[str, Cell], contrast: str, spec: CaseSpec, where: str) -> Term:
+def _offset(spec: CaseSpec, bench: Bench, where: str) -> float:
+    """What makes bytes a share of the card's memory: on the log scale, the memory's logarithm taken off."""
+    if not spec.of_card:
+        return 0.0
+    memory = bench.machine.gpus[0].memory_bytes if bench.machine.gpus else None
+    if spec.form != "level" or _scale(spec) is not Scale.LOG or not memory:
+        raise ConfigError(f"{where}: of_card is for the form level on the log scale, and for a card that tells how much memory it has")
+    return -math.log(memory)
+
+
+def _term(weight: float, term: TermSpec, arms: dict[str, Cell], contrasts: dict[str, str], spec: CaseSpec, where: str) -> Term:
     if term.arm not in arms:
         raise ConfigError(f"{where}: its term names the arm {term.arm!r}, but its arms are {', '.join(arms)}")
     statistic = term.statistic or spec.statistic or RATE_MEASURES.get(term.measure, Statistic.VALUE)
-    return Term(weight * term.weight, contrast, arms[term.arm].id, term.measure, statistic)
+    cell = arms[term.arm].id
+    return Term(weight * term.weight, contrasts[cell], cell, term.measure, statistic)
 
 
 def _scale(spec: CaseSpec) -> Scale:
@@ -157,21 +187,36 @@ def _null(spec: CaseSpec) -> float | None:
     return 1.0 if spec.form in {"ratio", "interaction", "slope"} and _scale(spec) is Scale.LOG else None
 
 
-def _arrangement(spec: CaseSpec, arms: int) -> Arrangement:
-    if spec.arrangement:
-        return spec.arrangement
-    return Arrangement.TURNS_OF_BLOCKS if spec.driver is Driver.BLOCKS and arms > 1 else Arrangement.SOLO
+def _arrangement(spec: CaseSpec, cells: dict[str, Cell], bench: Bench) -> Arrangement:
+    """Arms take turns as trials where they cannot live side by side: on a card that serves one process at a time, or at their largest batch."""
+    usual = Arrangement.TURNS_OF_BLOCKS if spec.driver is Driver.BLOCKS and len(cells) > 1 else Arrangement.SOLO
+    wanted = spec.arrangement or usual
+    on_gpu = sum(cell.device == "gpu" for cell in cells.values())
+    largest = any(cell.sizes.get(SIZE) == LARGEST for cell in cells.values())
+    if wanted is Arrangement.TURNS_OF_BLOCKS and len(cells) > 1 and (largest or (on_gpu > 1 and not shares_card(bench.machine))):
+        return Arrangement.TURNS_OF_TRIALS
+    return wanted
 
 
 def _contrast(name: str, spec: CaseSpec, bench: Bench, sweep: SweepSpec, drivers: dict[str, Driver], cells: dict[str, Cell]) -> Contrast:
     """Return the contrast of the cells, each with its driver. Arms that answer once are exact where their scale is."""
-    arrangement = _arrangement(spec, len(drivers))
-    trials = tuple(make_trial(bench, cells[cell], driver) for cell, driver in drivers.items())
-    whole = Driver.BLOCKS not in drivers.values()
+    arrangement = _arrangement(spec, cells, bench)
+    trials = tuple(make_trial(bench, cells[cell], driver, crew=spec.crew) for cell, driver in drivers.items())
+    whole = Driver.BLOCKS not in drivers.values() or arrangement is Arrangement.TOGETHER
     looks = (2,) if whole and _scale(spec) is Scale.EXACT else sweep.looks
     block_s, quads = timing(bench, sweep, arrangement, list(cells.values()))
     contrast = Contrast(name, spec.title, Purpose.CLAIM, trials, arrangement, looks, quads, block_s)
     return replace(contrast, expected_round_s=expected_round_s(contrast, bench, cells))
+
+
+def _search(cell: Cell, bench: Bench) -> Contrast:
+    """Return the search for a cell's largest batch, from the workload's usual one on."""
+    usual = bench.workloads[cell.workload].sizes.get(cell.device, {}).get(SIZE)
+    search = Search(SIZE, usual) if isinstance(usual, int) else Search(SIZE)
+    named = [cell.workload, *(value for factor, value in cell.levels.items() if value != bench.factors[factor].default)]
+    trial = make_trial(bench, cell, Driver.ONCE, call="probe")
+    contrast = Contrast(f"search-{cell.id}", f"largest {SIZE} of {' '.join(named)}", Purpose.CLAIM, (trial,), Arrangement.SOLO, (PROBES,), search=search)
+    return replace(contrast, expected_round_s=expected_round_s(contrast, bench, {cell.id: cell}))
 
 
 def timing(bench: Bench, sweep: SweepSpec, arrangement: Arrangement, cells: list[Cell]) -> tuple[float, int]:
@@ -191,10 +236,10 @@ def timing(bench: Bench, sweep: SweepSpec, arrangement: Arrangement, cells: list
 def expected_step_s(bench: Bench, cell: Cell) -> float:
     """A rough step time in seconds, from the workload's expected one scaled by batch and pixels; eager doubles it. For the first plan only."""
     spec = bench.workloads[cell.workload]
-    expected = spec.expected.get(bench.device)
+    expected = spec.expected.get(cell.device)
     if expected is None:
         return 0.05
-    default = spec.sizes.get(bench.device, {})
+    default = spec.sizes.get(cell.device, {})
     scale = 1.0
     for name, power in (("batch", 1), ("image", 2), ("length", 1)):
         mine, theirs = cell.sizes.get(name), default.get(name)
@@ -209,12 +254,14 @@ def expected_round_s(contrast: Contrast, bench: Bench, cells: dict[str, Cell]) -
     turns = 2 if len(contrast.trials) > 1 else 1
     for trial in contrast.trials:
         cell = cells[trial.cell]
-        expected = bench.workloads[cell.workload].expected.get(bench.device)
+        expected = bench.workloads[cell.workload].expected.get(cell.device)
         start = expected.start_s if expected else 10.0
         starts = 2 if contrast.arrangement is Arrangement.TURNS_OF_TRIALS else 1
         steps = cell.sizes.get("steps") if trial.driver in {Driver.JOB, Driver.SUPERVISE} else 0
         if trial.driver is not Driver.BLOCKS:
             work_s = expected_step_s(bench, cell) * steps if isinstance(steps, int) else 0.0
+            lasts_s = cell.sizes.get("lasts_s") if trial.driver is Driver.JOB else None
+            work_s = float(lasts_s) if isinstance(lasts_s, int | float) else work_s
             total += starts * (start * (1 + trial.kills) + work_s)
             continue
         block = max(contrast.block_s, expected_step_s(bench, cell))

@@ -48,15 +48,16 @@ def _row(plan: Plan, claim: Claim, contrasts: dict[str, Contrast], counted: set[
 
 
 def smallest_effect(plan: Plan, case: Case, contrasts: dict[str, Contrast]) -> float | None:
-    """Return the smallest effect (as a share) that the last look could tell from none, at the assumed spread; None off the log scale.
+    """Return the smallest effect (as a share) that the last look could tell from none, at the assumed spread; None off the log scale and of searches.
 
     It is the margin plus twice the half-width t * s / sqrt(n) + floor: the interval must clear the margin even when it falls unluckily.
     """
     if case.estimand.scale is not Scale.LOG:
         return None
-    looks = contrasts[case.estimand.terms[0].contrast].looks
+    contrast = contrasts[case.estimand.terms[0].contrast]
+    looks = contrast.looks
     n = looks[-1]
-    if n < 2:  # no spread without two
+    if n < 2 or contrast.search:  # no spread without two, and none in what is found by search
         return None
     from scipy.special import stdtrit  # noqa: PLC0415 - slow to import, and only plans need it
 
@@ -75,11 +76,14 @@ def total_seconds(plan: Plan) -> tuple[float, float]:
 
 
 def overhead_rows(plan: Plan) -> tuple[tuple[str, int, float], ...]:
-    """Return (what, rounds, seconds) of the parts that serve every claim: controls and proofs."""
+    """Return (what, rounds, seconds) of the parts that serve every claim: controls and proofs; and of profiles, where they were asked for."""
     rows = []
     for purpose, what in ((Purpose.CONTROL, "controls: is the instrument right today?"), (Purpose.PROOF, "proofs: do the arms compute the same?")):
         mine = [c for c in plan.contrasts if c.purpose is purpose and not c.standby]
         rows.append((what, sum(c.looks[0] for c in mine), sum(c.looks[0] * c.expected_round_s for c in mine)))
+    profiles = [c for c in plan.contrasts if c.purpose is Purpose.PROFILE]
+    if profiles:
+        rows.append(("profiles: where does a step's time go?", len(profiles), sum(c.expected_round_s for c in profiles)))
     return tuple(rows)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.model import Arrangement, Cell, Contrast, Driver, Proof, Purpose, Scalar
-from harness.plan.cells import Bench, make_cell, make_trial
+from harness.plan.cells import Bench, make_cell, make_trial, on_device
 from harness.plan.draft import Draft
 from harness.plan.estimands import expected_round_s
 
@@ -30,9 +30,13 @@ def _proof_cell(cell: Cell, bench: Bench, levels: dict[str, str], extra: dict[st
 
 
 def proofs_of(cell: Cell, bench: Bench, draft: Draft) -> list[str]:
-    """Return the ids of the proofs that `cell` computes what its workload's reference computes, from the same samples; a reference needs none."""
-    arithmetic = _arithmetic_proofs(cell, bench, draft) if bench.workloads[cell.workload].computes else []
-    return arithmetic + _delivery_proofs(cell, bench, draft)
+    """Return the ids of the proofs that `cell` computes what its workload's reference computes, from the same samples; a reference needs none.
+
+    An arm on another device than the run's is proven against the reference there: devices round differently, and the code is what is compared.
+    """
+    here = on_device(bench, cell.device)
+    arithmetic = _arithmetic_proofs(cell, here, draft) if here.workloads[cell.workload].computes else []
+    return arithmetic + _delivery_proofs(cell, here, draft)
 
 
 def _delivery_proofs(cell: Cell, bench: Bench, draft: Draft) -> list[str]:
@@ -67,7 +71,8 @@ def _arithmetic_proofs(cell: Cell, bench: Bench, draft: Draft) -> list[str]:
 
 
 def _name(cell: Cell, bench: Bench) -> str:
-    return " ".join([cell.workload, *(f"{name}={value}" for name, value in cell.levels.items() if value != bench.factors[name].default)])
+    where = [f"on the {cell.device.upper()}"] if bench.guest else []
+    return " ".join([cell.workload, *(f"{name}={value}" for name, value in cell.levels.items() if value != bench.factors[name].default), *where])
 
 
 def _proof_contrast(cell: Cell, bench: Bench, draft: Draft) -> str:

@@ -8,6 +8,8 @@ import sys
 from harness.model import Machine, Reason
 from harness.plan.specs import Needs
 
+GIB = 1 << 30
+
 ABILITIES = {
     "memory_cgroup": "the permission to make a control group with a memory limit",
     "fuse": "FUSE, for a directory that is slow on purpose (/dev/fuse and fusermount3)",
@@ -29,7 +31,22 @@ def missing(needs: Needs, machine: Machine, device: str) -> Reason | None:
         return Reason("needs_compute_capability", f"needs a GPU of compute capability {least} or newer: {have}", {"asked": least, "found": found})
     if below is not None and (found is None or found >= below):
         return Reason("needs_compute_capability", f"needs a GPU of compute capability below {below}: {have}", {"asked": below, "found": found})
-    return _missing_counts(needs, machine, device)
+    return _missing_memory(needs, machine, device) or _missing_counts(needs, machine, device)
+
+
+def _missing_memory(needs: Needs, machine: Machine, device: str) -> Reason | None:
+    if needs.card_memory_gib is None:
+        return None
+    found = machine.gpus[0].memory_bytes if machine.gpus and device == "gpu" else None
+    if found is not None and found >= needs.card_memory_gib * GIB:
+        return None
+    have = "how much this one has is not known" if found is None else f"this one has {found / GIB:.1f}"
+    return Reason("needs_card_memory", f"needs a GPU with {needs.card_memory_gib:g} GiB of memory: {have}", {"asked_gib": needs.card_memory_gib, "found_bytes": found})
+
+
+def shares_card(machine: Machine) -> bool:
+    """Whether two processes may use the first card at the same time; where it does not tell, they may, as that is what cards do by default."""
+    return not machine.gpus or not (machine.gpus[0].compute_mode or "").startswith("exclusive")
 
 
 def _missing_counts(needs: Needs, machine: Machine, device: str) -> Reason | None:

@@ -12,7 +12,7 @@ import msgspec
 import yaml
 
 from harness.errors import ConfigError
-from harness.model import Arrangement, Better, Decide, Driver, Published, Role, Scalar, Scale, Statistic
+from harness.model import Arrangement, Better, Decide, Driver, Published, Role, Rule, Scalar, Scale, Statistic
 
 
 class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -27,6 +27,7 @@ class Needs(Strict, frozen=True):
     compute_capability_below: float | None = None
     gpus: int | None = None
     cores: int | None = None
+    card_memory_gib: float | None = None
     package: str | None = None
     platform: str | None = None
     ability: str | None = None  # what this user may do here: a key of harness.plan.scope.ABILITIES
@@ -80,11 +81,20 @@ class TermSpec(Strict, frozen=True):
     statistic: Statistic | None = None
 
 
-class CaseSpec(Strict, frozen=True):
-    """One comparison of a claim, as written; `harness.plan.estimands` says what each `form` becomes.
+class RuleSpec(Strict, frozen=True):
+    """A rule over all arms of a run, with its edges; see OverArms in `harness.model`."""
 
-    An arm is a mapping of factor to level; it may also hold `sizes`, `workload` and `driver` of its own. In place of all arms a case may name a set
-    of conf/arms.yaml.
+    name: Rule
+    busy: float
+    gain: float | None = None
+    wait: float | None = None
+
+
+class CaseSpec(Strict, frozen=True):
+    """One comparison of a claim, as written; `harness.plan.estimands` and `harness.plan.armless` say what each `form` becomes.
+
+    An arm is a mapping of factor to level; it may also hold `sizes`, `workload` and `driver` of its own, and `device: cpu` where the run is on a GPU.
+    In place of all arms a case may name a set of conf/arms.yaml.
     """
 
     id: str
@@ -99,6 +109,7 @@ class CaseSpec(Strict, frozen=True):
     arms: dict[str, dict[str, Any]] = {}
     over: dict[str, list[int | float]] = {}
     terms: list[TermSpec] = []
+    rule: RuleSpec | None = None
     driver: Driver = Driver.BLOCKS
     arrangement: Arrangement | None = None
     sizes: dict[str, Scalar] = {}
@@ -110,9 +121,12 @@ class CaseSpec(Strict, frozen=True):
     unit: str = ""
     better: Better = Better.HIGHER
     killed_counts_as: float | None = None
+    crew: int = 1  # of each arm so many processes live at once, as neighbours: arrangement together
+    of_card: bool = False  # a level in bytes, as a share of the card's memory
     prove: bool | None = None
     needs: Needs = Needs()
     sweeps: list[str] = []
+    apart: bool = False  # long: it runs in the sweeps that it names or where only= asks for it, and not in full
 
 
 class ClaimSpec(Strict, frozen=True):
@@ -160,6 +174,9 @@ class SweepSpec(Strict, frozen=True):
     ladder: bool = False
     budget: str | None = None
     quads: int | None = None  # accepted quads a round; None: as many as fill half a minute
+    in_order: bool = False  # `claims` is a list: what stands first in it is measured first, its proofs before it, other controls once they are needed
+    doctor: bool = False  # the machine is examined first, and the bundle keeps what was found
+    fills_budget: bool = False  # jobs that go on for a time (size `lasts_s`) go on as long as the budget lets their first look
     block_s: float | None = None  # None: half a second, a whole one on a GPU or where steps are slow
 
 

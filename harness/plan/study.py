@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.model import Arrangement, Contrast, Done, Plan, Purpose, Reason, Round, RoundRecord, State
+from harness.model import Arrangement, Contrast, Done, Plan, Purpose, Reason, Round, RoundRecord, Search, State, Trial
+from harness.plan.search import next_value, probe, searches_of, with_largest
 
 ATTEMPTS = 3
 """A round whose partner died is repeated whole, at most twice."""
@@ -21,23 +22,30 @@ MOST_LOST = 1 / 3
 """A contrast that has lost more than this share of its rounds gets no verdict: it is unstable."""
 
 MEMORY_SHARE = 0.8
-"""Both peaks of a duet must fit into this share of the free memory, else its arms take turns as trials."""
+"""Both peaks of a duet must fit into this share of the free memory, the host's and the card's, else its arms take turns as trials."""
+
+REPORT_RESERVE_S = 20.0
+"""Seconds of a budget that are kept for judging and for the report."""
 
 BOUND_ROUNDS = 2
 """Independent time-outs that make a bound."""
 
 IsSettled = Callable[[str], bool]
 
+Stage = tuple[int, int, int, float]
+"""The place of a contrast in the order: which kind, which look, where in the sweep's list, at what cost."""
+
 
 @dataclass(frozen=True)
 class Situation:
     """What a study may know of the world: the free memory in bytes (None: unknown), seconds left (None: no limit), the part of the run (resumes),
-    and the share of lost rounds above which a contrast is unstable."""
+    the share of lost rounds above which a contrast is unstable, and the free memory of the fullest card in bytes (None: unknown, or none is used)."""
 
     free_bytes: int | None = None
     time_left_s: float | None = None
     part: int = 0
     lost_share: float = MOST_LOST
+    free_gpu_bytes: int | None = None
 
 
 class Ledger:
@@ -48,26 +56,39 @@ class Ledger:
         self.completed: Counter[str] = Counter()
         self.arrangements: set[Arrangement] = set()
         self.peak_bytes: dict[str, int] = {}
-        self.stages: dict[str, tuple[int, int, float]] = {}  # of contrasts that were asked after, until their next record
+        self.gpu_peak_bytes: dict[str, float] = {}
+        self.stages: dict[str, Stage] = {}  # of contrasts that were asked after, until their next record
         for record in records:
             self.add(record)
 
     def add(self, record: RoundRecord) -> None:
         self.by_contrast.setdefault(record.contrast, []).append(record)
         self.stages.pop(record.contrast, None)
-        self.arrangements.add(record.arrangement)
+        if len(record.trials) > 1:  # else it compares nothing
+            self.arrangements.add(record.arrangement)
         self.completed[record.contrast] += record.outcome.state is State.COMPLETED
         for trial in record.trials:
             if trial.peak_rss_bytes:
                 self.peak_bytes[trial.cell] = max(self.peak_bytes.get(trial.cell, 0), trial.peak_rss_bytes)
+            self.gpu_peak_bytes[trial.cell] = max(self.gpu_peak_bytes.get(trial.cell, 0.0), card_bytes(record, trial.id))
 
     def of(self, contrast: str) -> list[RoundRecord]:
         return self.by_contrast.get(contrast, [])
 
 
+def card_bytes(record: RoundRecord, trial: str) -> float:
+    """Return how much of a card's memory a trial has shown to need: its allocator's peak, or all that was taken while it had the card to itself,
+    which its libraries and their contexts are part of; 0 where neither is known."""
+    alone = len(record.trials) == 1 or record.arrangement in {Arrangement.SOLO, Arrangement.TURNS_OF_TRIALS}
+    names = {"allocator_peak", "gpu_memory_used_bytes"} if alone else {"allocator_peak"}
+    return max((r.value for r in record.readings if r.trial == trial and r.name in names and r.value is not None), default=0.0)
+
+
 def next_round(contrast: Contrast, ledger: Ledger, settled: IsSettled, situation: Situation, seed: int) -> Round | Done:
     """Return the next round of one contrast, or Done with the reason. Pure: the same records give the same answer."""
     records = ledger.of(contrast.id)
+    if contrast.search is not None:
+        return _next_probe(contrast, contrast.search, records, seed)
     if contrast.purpose is Purpose.CONTROL:
         # Each resumed part tests the instrument anew.
         records = [record for record in records if record.part == situation.part]
@@ -83,6 +104,16 @@ def next_round(contrast: Contrast, ledger: Ledger, settled: IsSettled, situation
         return Done(Reason("settled", f"settled after {len(completed)} rounds", {"rounds": len(completed)}))
     index, attempt = _position(ledger.of(contrast.id), mine)
     return Round(contrast.id, index, attempt, contrast.trials, arrangement, _seed(seed, contrast.id, index), contrast.quads, contrast.block_s, contrast.absence)
+
+
+def _next_probe(contrast: Contrast, search: Search, records: list[RoundRecord], seed: int) -> Round | Done:
+    """Return the next probe of a search, which has one trial."""
+    trial = contrast.trials[0]
+    value = next_value(search, records, trial.id)
+    if isinstance(value, Reason):
+        return Done(value)
+    index, attempt = _position(records, records)
+    return Round(contrast.id, index, attempt, (probe(trial, search, value),), contrast.arrangement, _seed(seed, contrast.id, index))
 
 
 def _seed(seed: int, contrast: str, index: int) -> int:
@@ -124,14 +155,26 @@ def _arrangement(contrast: Contrast, records: list[RoundRecord], ledger: Ledger,
         return Arrangement.TURNS_OF_TRIALS
     if any(flag.code == "idle_partner" for record in records for flag in record.flags):
         return Arrangement.TURNS_OF_TRIALS
-    if any(trial.outcome.out_of_memory for record in records for trial in record.trials):
+    starved = any(trial.outcome.out_of_memory for record in records for trial in record.trials)
+    if starved or (len(contrast.trials) > 1 and any(_takes_the_card(trial) for trial in contrast.trials)):
         return Arrangement.TURNS_OF_TRIALS
     # Once a round has been completed side by side, the arms do fit: a passing dip of free memory must not throw finished rounds away.
     fitted = any(record.outcome.state is State.COMPLETED for record in records)
     peaks = [ledger.peak_bytes.get(trial.cell, 0) for trial in contrast.trials]
-    if not fitted and situation.free_bytes is not None and sum(peaks) > MEMORY_SHARE * situation.free_bytes:
+    on_card = [ledger.gpu_peak_bytes.get(trial.cell, 0.0) for trial in contrast.trials]
+    if not fitted and (_crowded(peaks, situation.free_bytes) or _crowded(on_card, situation.free_gpu_bytes)):
         return Arrangement.TURNS_OF_TRIALS
     return contrast.arrangement
+
+
+def _crowded(peaks_bytes: Sequence[float], free_bytes: int | None) -> bool:
+    """Whether these peaks together are known to be more than their share of the free memory."""
+    return free_bytes is not None and sum(peaks_bytes) > MEMORY_SHARE * free_bytes
+
+
+def _takes_the_card(trial: Trial) -> bool:
+    """Whether a trial reserves all of a card's memory when it starts, whatever it needs: nobody can live beside it."""
+    return any(process.settings.get("device") == "gpu" and process.settings.get("allocator") == "all" for process in trial.processes)
 
 
 # ---------------------------------------------------------------- the schedule over all studies
@@ -143,48 +186,58 @@ def round_cost_s(contrast: Contrast, ledger: Ledger) -> float:
     return statistics.median(costs) if costs else contrast.expected_round_s
 
 
-def _stage(contrast: Contrast, ledger: Ledger) -> tuple[int, int, float]:
+def _stage(contrast: Contrast, ledger: Ledger) -> Stage:
     """The place of a contrast in the order, kept in the ledger until it changes: with many contrasts everyone is asked after every round."""
     if contrast.id not in ledger.stages:
         ledger.stages[contrast.id] = _stage_now(contrast, ledger)
     return ledger.stages[contrast.id]
 
 
-def _stage_now(contrast: Contrast, ledger: Ledger) -> tuple[int, int, float]:
-    """Controls, proofs, first looks, then the looks after; at each look what decides most for its time goes first.
+def _stage_now(contrast: Contrast, ledger: Ledger) -> Stage:
+    """Controls, proofs, profiles, first looks, then the looks after; at each look what the sweep lists first, and what decides most for its time.
 
     The time is the planned one, so that the order does not jump about while a contrast is being measured.
     """
     if contrast.purpose is Purpose.CONTROL:
-        return 0, 0, 0.0
+        return 0, 0, 0, 0.0
     if contrast.purpose is Purpose.PROOF:
-        return 1, 0, 0.0
+        # Where a sweep has an order, proofs of what comes later are no hindrance to what comes first.
+        return 2 if contrast.place else 1, 0, contrast.place, 0.0
+    if contrast.purpose is Purpose.PROFILE:  # it was asked for by name, and a budget would leave nothing for the end
+        return 1, 1, 0, 0.0
     looks = sum(ledger.completed[contrast.id] >= look for look in contrast.looks)
-    return 2, looks, contrast.expected_round_s * contrast.looks[0] * (1 + contrast.priority)
+    return 2, looks, contrast.place, contrast.expected_round_s * contrast.looks[0] * (1 + contrast.priority)
 
 
 def is_due(contrast: Contrast, ledger: Ledger) -> bool:
-    """Whether a contrast is to be measured: a control on standby only once its arrangement was taken, which nothing had been planned in."""
+    """Whether a contrast is to be measured: a control on standby only once something was compared in its arrangement."""
     return not contrast.standby or contrast.arrangement in ledger.arrangements
 
 
 def next_of_all(plan: Plan, ledger: Ledger, settled: IsSettled, situation: Situation, closed: dict[str, Reason]) -> Round | Done:
-    """Return the most informative round that still fits into the time left, or Done.
+    """Return the most informative round that still fits into the time left, or Done. What is measured at its largest batch waits for the search.
 
     `closed` holds the contrasts that are done, with their reasons; it is extended here, so that none is asked twice.
     """
     too_long: list[str] = []
+    behind: list[str] = []  # of a search that goes on
+    searches = searches_of(plan)
     waiting = [contrast for contrast in plan.contrasts if contrast.id not in closed and is_due(contrast, ledger)]
     while waiting:
         contrast = min(waiting, key=lambda c: _stage(c, ledger))
         waiting.remove(contrast)
-        answer = next_round(contrast, ledger, settled, situation, plan.seed)
+        ready = with_largest(contrast, searches, ledger.by_contrast)
+        if ready is None:
+            behind.append(contrast.id)
+            continue
+        answer = Done(ready) if isinstance(ready, Reason) else next_round(ready, ledger, settled, situation, plan.seed)
         if not isinstance(answer, Round):
             closed[contrast.id] = answer.reason
         elif situation.time_left_s is not None and round_cost_s(contrast, ledger) > situation.time_left_s:
             too_long.append(contrast.id)
         else:
             return answer
+    too_long += behind
     if too_long:
         closed |= {name: Reason("budget", "the budget left no time for another round") for name in too_long}
         return Done(Reason("budget", f"the budget is used up; {len(too_long)} comparisons would have had more rounds", {"contrasts": len(too_long)}))

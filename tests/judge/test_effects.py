@@ -9,8 +9,18 @@ import pytest
 
 from harness.judge.book import Book
 from harness.judge.effects import effect, value_of
-from harness.model import Arrangement, Estimand, Outcome, Quad, Reading, Reason, Scale, State, Statistic, Term
-from tests.helpers import make_failure, make_outcome_reading, make_quads, make_ratio, make_reading, make_record, make_trial_record
+from harness.model import Arrangement, Case, Estimand, Outcome, Quad, Reading, Reason, Scale, State, Statistic, Term
+from tests.helpers import (
+    make_case,
+    make_contrast,
+    make_failure,
+    make_outcome_reading,
+    make_quads,
+    make_ratio,
+    make_reading,
+    make_record,
+    make_trial_record,
+)
 from tests.judge.builders import lost_round, outcome_rounds, plan_of, rounds_of
 
 
@@ -207,6 +217,30 @@ def test_the_least_spread_is_half_the_pooled_one():
     book = Book(plan_of(), rounds_of([1.0, math.e]))
 
     assert 0.5 * math.sqrt(0.5) == pytest.approx(book.floors(make_ratio()).spread)
+
+
+def rate_case(contrast: str, measure: str = "throughput") -> Case:
+    return make_case(f"of-{contrast}", estimand=Estimand(Scale.LINEAR, (Term(1.0, contrast, "treatment", measure),)), lo=None, null=None)
+
+
+def test_rates_of_other_units_widen_one_another_by_per_cents_not_by_numbers():
+    cases = (rate_case("many"), rate_case("few"))
+    plan = plan_of(*cases, contrasts=(make_contrast("many", ("baseline", "treatment")), make_contrast("few", ("baseline", "treatment"))))
+    records = [
+        *(make_record(n, contrast="many", rates={"baseline": 1.0, "treatment": rate}) for n, rate in enumerate([0.9e9, 1.1e9])),
+        *(make_record(n, contrast="few", rates={"baseline": 1.0, "treatment": rate}) for n, rate in enumerate([100.0, 100.0])),
+    ]
+    pooled = math.sqrt((2 * 0.1**2 + 0.0) / 2)  # of both, as shares of their means
+
+    assert 0.5 * pooled * 100 == pytest.approx(Book(plan, records).floors(cases[1].estimand).spread)
+    assert 0.5 * pooled * 1e9 == pytest.approx(Book(plan, records).floors(cases[0].estimand).spread)
+
+
+def test_shares_are_pooled_as_they_are():
+    share = rate_case("waiting", "input_wait").estimand
+    book = Book(plan_of(), [])
+
+    assert book.pool_key(share) != book.pool_key(rate_case("waiting").estimand)
 
 
 def test_the_systematic_floor_of_a_ratio_is_one_per_cent_on_a_cpu():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.model import Arrangement, Driver, Process, Round, Trial
 from harness.plan.cells import localise, make_cell, make_trial
 from harness.plan.specs import Factor, Level
-from tests.plan.builders import make_bench
+from tests.plan.builders import make_bench, make_gpu, make_machine
 
 
 def make_round(driver: Driver, index: int, call: str = "outcome") -> Round:
@@ -49,6 +49,13 @@ def test_a_cell_that_asks_for_no_number_of_cores_may_use_all() -> None:
     round_ = make_round(Driver.BLOCKS, 0)
     cell = make_cell(make_bench(), "resnet50", {}, {}, "test")
     assert localise(round_, {cell.id: cell}, make_bench().factors, {}, (4, 5)).trials[0].processes[0].cpus is None
+
+
+def test_a_number_of_gpus_becomes_the_first_ones_whatever_the_run_uses() -> None:
+    gpus = tuple(make_gpu(index=index, uuid=f"GPU-{index}") for index in range(3))
+    bench = make_bench(device="gpu", machine=make_machine(gpus=gpus))
+    found = [make_trial(bench, make_cell(bench, "resnet50", {}, sizes, "test"), Driver.BLOCKS).processes[0].gpus for sizes in ({}, {"gpus": 2})]
+    assert [("GPU-0",), ("GPU-0", "GPU-1")] == found
 
 
 def test_a_memory_limit_becomes_that_of_a_control_group() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from harness.model import Arrangement, Done, Outcome, Plan, Purpose, Reason, Round, State, TrialRecord
+from harness.model import Arrangement, Done, Outcome, Plan, Process, Purpose, Reading, Reason, Round, RoundRecord, State, TrialRecord
 from harness.plan.study import Ledger, Situation, next_of_all, next_round, round_cost_s
 from tests.plan.builders import idle_partner, make_contrast, make_record, make_trial_record
 
@@ -133,6 +134,38 @@ def test_arms_that_do_not_fit_side_by_side_take_turns_as_trials() -> None:
     assert Arrangement.TURNS_OF_TRIALS is answer.arrangement
 
 
+def on_card(contrast: str = "other", *, name: str = "allocator_peak", arrangement: Arrangement = Arrangement.TURNS_OF_BLOCKS) -> RoundRecord:
+    """Return a round whose two trials told of 500 bytes of a card's memory each."""
+    readings = tuple(Reading(cell, name, 500.0, "bytes") for cell in ("cell-a", "cell-b"))
+    trials = tuple(make_trial_record(cell, 0) for cell in ("cell-a", "cell-b"))
+    return make_record(contrast=contrast, trials=trials, readings=readings, arrangement=arrangement)
+
+
+@pytest.mark.parametrize(
+    ("record", "free_bytes", "expected"),
+    [
+        (on_card(), 1000, Arrangement.TURNS_OF_TRIALS),
+        (on_card(), 1250, Arrangement.TURNS_OF_BLOCKS),  # 1000 bytes are exactly four fifths
+        (on_card(), None, Arrangement.TURNS_OF_BLOCKS),
+        (on_card(name="gpu_memory_used_bytes", arrangement=Arrangement.SOLO), 1000, Arrangement.TURNS_OF_TRIALS),
+        (on_card(name="gpu_memory_used_bytes"), 1000, Arrangement.TURNS_OF_BLOCKS),  # side by side, it is both arms' memory
+        (on_card("duet"), 1000, Arrangement.TURNS_OF_BLOCKS),  # they have fitted before
+    ],
+)
+def test_arms_that_do_not_fit_on_the_card_side_by_side_take_turns_as_trials(record: RoundRecord, free_bytes: int | None, expected: Arrangement) -> None:
+    answer = ask(record, situation=Situation(free_gpu_bytes=free_bytes))
+    assert isinstance(answer, Round)
+    assert expected is answer.arrangement
+
+
+def test_nobody_lives_beside_an_arm_that_takes_the_whole_card() -> None:
+    greedy = Process("lead", "m:build", {"device": "gpu", "allocator": "all"})
+    contrast = make_contrast()
+    answer = ask(contrast=replace(contrast, trials=(replace(contrast.trials[0], processes=(greedy,)), contrast.trials[1])))
+    assert isinstance(answer, Round)
+    assert Arrangement.TURNS_OF_TRIALS is answer.arrangement
+
+
 def test_a_resumed_part_repeats_its_controls() -> None:
     control = make_contrast(purpose=Purpose.CONTROL, looks=(3,))
     assert isinstance(ask(*completed(3), contrast=control), Done)
@@ -203,7 +236,8 @@ def test_a_control_on_standby_is_not_measured_while_nothing_takes_its_arrangemen
 
 
 def test_a_control_on_standby_comes_first_once_a_duet_has_become_turns_of_trials() -> None:
-    ledger = Ledger([make_record(arrangement=Arrangement.TURNS_OF_TRIALS)])
+    pair = (make_trial_record("a", 0), make_trial_record("b", 0))
+    ledger = Ledger([make_record(arrangement=Arrangement.TURNS_OF_TRIALS, trials=pair)])
     answer = next_of_all(standby_plan(), ledger, lambda _: False, Situation(), {})
     assert isinstance(answer, Round)
     assert "spare" == answer.contrast
