@@ -70,6 +70,10 @@ class Workload:
         """Small arrays by which two arms are shown to compute the same."""
         raise AttributeError("this workload has no proof")
 
+    def profile(self) -> List[Value]:
+        """Driver `once`: some steps under the framework's profiler, whose trace is left in the folder that the setting `profile_dir` names."""
+        return [Value("profile_steps", None, "steps", "this workload offers no profile of its own")]
+
     def facts(self) -> Dict[str, Any]:
         """What was really used: `execution`, `xla`, `precision`, `batch`, `device`, `replicas`, `threads`, ... keys as in the settings asked."""
         return {}

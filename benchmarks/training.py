@@ -13,7 +13,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.contract import Tally, Workload
+from benchmarks.contract import Tally, Value, Workload
+from benchmarks.devices import device_of, first_device, tensor_float_32
+from benchmarks.flops import flops_of
 from benchmarks.models import FusedBatchNormalization, Net, Sizes, make_net
 from benchmarks.optimizers import KerasMomentum, LeanMomentum, make_optimizer
 from benchmarks.sketch import count_sketch, norm, signs
@@ -28,6 +30,7 @@ INPUTS = (
     "synthetic", "feed_dict", "python_loop", "from_generator", "tfdata_serial", "tfdata_parallel", "tfdata_prefetch", "tfdata", "tfdata_cache",
     "tfrecord", "tfdata_tuned", "prefetch_to_device", "article_s", "article_d",
 )  # fmt: skip
+PLACES = ("device", "host")
 
 # Gamma of each residual block's last batch norm in a proof. With 1 the net is chaotic: rounding alone changes its updates by per cents, and no
 # tolerance tells a mistake from it. With 0.2 at 64 px and batch 16 the second update still moves by 6 to 9 % under a perturbation of 1e-7, with
@@ -43,9 +46,11 @@ class Training(Workload):
         self.net, self.optimizer, self.settings = net, optimizer, settings
         self.batch = int(settings["batch"])
         self._loss_function = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        self.sample_batch = _synthetic(net, self.batch, int(settings["seed"]))
+        on_host = settings["batches_on"] == "host"
+        self.sample_batch = _synthetic(net, self.batch, int(settings["seed"]), "/CPU:0" if on_host else first_device(), copied=on_host)
         self._batches: Batches | None = None
         self._traced: Any = None
+        self._flops: float | None = None
         self._steps = 0
         self._losses: deque[Any] = deque(maxlen=_REMEMBERED_LOSSES)
         execution = settings["execution"]
@@ -100,6 +105,7 @@ class Training(Workload):
         return 0 if self.function is None else int(self.function.experimental_get_tracing_count())
 
     def facts(self) -> dict[str, Any]:
+        on_host = self.settings["batches_on"] == "host"
         return {
             **(self._batches.facts() if self._batches is not None else {}),
             "model": self.settings["model"],
@@ -110,7 +116,9 @@ class Training(Workload):
             "optimizer": "lean" if isinstance(self.optimizer, LeanMomentum) else "keras",
             "batch": self.batch,
             "input": self.settings["input"],
-            "device": _device(self.sample_batch[0], *self.net.model.trainable_variables[:1]),
+            "device": device_of(*([] if on_host else self.sample_batch[:1]), *self.net.model.trainable_variables[:1]),
+            **({"batches_on": "host" if device_of(self.sample_batch[0]) == "cpu" else "device"} if on_host else {}),
+            "flops_per_step": self._flops_per_step(),
             "seed": self.settings["seed"],
             "parameters": int(sum(int(np.prod(v.shape)) for v in self.net.model.trainable_variables)),
             **({"batch_norm": _batch_norm(self.net.model)} if self.net.uses_batch_norm else {}),
@@ -126,6 +134,10 @@ class Training(Workload):
         losses = np.array([float(loss) for loss in self._losses])
         bad = np.flatnonzero(~np.isfinite(losses))
         first = self._steps - len(losses) + 1
+        if self.settings.get("events_dir"):
+            from benchmarks.curves import write_curves
+
+            write_curves(self.settings["events_dir"], losses, first, float(self.settings["lr"]))
         self._losses = deque([self._losses[-1]], maxlen=_REMEMBERED_LOSSES)
         return {
             "loss": float(losses[-1]) if np.isfinite(losses[-1]) else None,
@@ -158,6 +170,12 @@ class Training(Workload):
             "update_norm": np.array(norms),
         }
 
+    def profile(self) -> list[Value]:
+        """Some steps under TensorFlow's profiler; see `benchmarks.profiling`."""
+        from benchmarks.profiling import profiled
+
+        return profiled(self.run, self.settings.get("profile_dir"))
+
     # -- what really runs
 
     def _pipeline(self) -> Batches:
@@ -169,6 +187,12 @@ class Training(Workload):
 
     def _weights(self) -> list[np.ndarray]:
         return [_numbers(v) for v in self.net.model.trainable_variables]
+
+    def _flops_per_step(self) -> float | None:
+        """What the traced graph multiplies, the same for XLA and for a session since both run that graph; None without one. Counted when first asked."""
+        if self._flops is None and self._traced is not None:
+            self._flops = flops_of(self._traced.graph)
+        return self._flops
 
     def _xla(self) -> bool:
         if self.function is None:
@@ -184,7 +208,7 @@ class Training(Workload):
         if self.settings["policy_float32"] and compute == stored == {"float32"}:
             return str(self.settings["precision"])
         if compute == {"float32"}:
-            return "tf32" if _tensor_float_32(self.sample_batch[0]) else "fp32"
+            return "tf32" if tensor_float_32(self.net.model.trainable_variables[0]) else "fp32"
         if len(compute) > 1 or len(stored) > 1:
             return f"{'+'.join(sorted(compute))} on {'+'.join(sorted(stored))}"
         return compute.pop() if compute == stored else f"mixed_{compute.pop()}"
@@ -195,7 +219,9 @@ def build(**settings: Any) -> Training:
 
     Levels: `execution` eager|graph|xla, `precision` fp32|tf32|mixed_float16|mixed_bfloat16|float16 (tf32 is switched on by the runtime),
     `batch_norm` keras|fused, `optimizer` keras|lean, `input` synthetic or a pipeline of `benchmarks.input`. Sizes: `model`, `batch`, `image` or `length`,
-    `classes`, `width`, `depth`, `vocabulary`, `seed`, `lr`, `momentum`; input folder: `data_dir`, and what `benchmarks.input` takes.
+    `classes`, `width`, `depth`, `vocabulary`, `seed`, `lr`, `momentum`; input folder: `data_dir`, and what `benchmarks.input` takes. `batches_on` host
+    leaves the synthetic batch in the host's memory, so that every step copies it to the device; device is the default.
+    For people: `events_dir` (where `health` leaves the losses as TensorBoard reads them), `profile_dir` (where `profile` leaves its trace).
     For proofs: `perturb` u multiplies every weight by 1 + u or 1 - u, `policy_float32` runs the precision's code with float32 arithmetic.
 
     Raises ConfigError for an unknown level, an impossible size or a contradiction.
@@ -230,16 +256,27 @@ def make(settings: dict[str, Any], kind: type[Training] = Training) -> Training:
 
 _DEFAULTS: dict[str, Any] = {
     "model": "resnet50", "batch": 32, "seed": 0, "lr": 0.01, "momentum": 0.9, "perturb": 0.0, "policy_float32": False,
-    "execution": "graph", "precision": "fp32", "batch_norm": "keras", "optimizer": "keras", "input": "synthetic",
+    "execution": "graph", "precision": "fp32", "batch_norm": "keras", "optimizer": "keras", "input": "synthetic", "batches_on": "device",
 }  # fmt: skip
 
 
 def _refuse_contradictions(settings: dict[str, Any]) -> None:
-    for name, levels in (("execution", EXECUTIONS), ("precision", tuple(POLICIES)), ("batch_norm", ("keras", "fused")), ("input", INPUTS)):
+    for name, levels in (
+        ("execution", EXECUTIONS),
+        ("precision", tuple(POLICIES)),
+        ("batch_norm", ("keras", "fused")),
+        ("input", INPUTS),
+        ("batches_on", PLACES),
+    ):
         if settings[name] not in levels:
             raise ConfigError(f"{name}={settings[name]} is no level; choose one of {', '.join(levels)}")
     if settings["input"] == "feed_dict" and settings["execution"] != "graph":
         raise ConfigError(f"input=feed_dict contradicts execution={settings['execution']}: a session runs a graph; ask for execution=graph")
+    if settings["batches_on"] == "host" and (settings["execution"], settings["input"]) != ("graph", "synthetic"):
+        asked = f"execution={settings['execution']} input={settings['input']}"
+        raise ConfigError(
+            f"batches_on=host is about a batch that a graph fetches from the host at each step, asked was {asked}; ask for graph and synthetic"
+        )
     if int(settings["batch"]) < 1:
         raise ConfigError(f"batch={settings['batch']} is no batch; it must be at least 1")
     for name in ("xla", "jit_compile"):
@@ -249,14 +286,14 @@ def _refuse_contradictions(settings: dict[str, Any]) -> None:
             )
 
 
-def _synthetic(net: Net, batch: int, seed: int) -> tuple[Any, Any]:
-    """A seeded batch that lies on the device before the first step. numpy makes it, so that it is the same on every device."""
+def _synthetic(net: Net, batch: int, seed: int, place: str, *, copied: bool) -> tuple[Any, Any]:
+    """A seeded batch that lies at `place` before the first step. numpy makes it, so that it is the same on every device. `copied`: into memory of
+    TensorFlow's own, where a pipeline's batches lie; what numpy has allocated goes to a GPU another way."""
     random = np.random.default_rng(seed)
-    gpus = tf.config.list_logical_devices("GPU")
-    with tf.device(gpus[0].name if gpus else "/CPU:0"):
+    with tf.device(place):
         samples = tf.identity(net.inputs(random, batch))
         labels = tf.identity(random.integers(0, net.classes, batch, dtype=np.int64))
-    return samples, labels
+        return (tf.raw_ops.DeepCopy(x=samples), tf.raw_ops.DeepCopy(x=labels)) if copied else (samples, labels)
 
 
 def _perturb(variables: Any, by: float) -> None:
@@ -273,17 +310,3 @@ def _numbers(variable: Any) -> np.ndarray:
 def _batch_norm(model: keras.Model) -> str:
     kinds = {"fused" if isinstance(x, FusedBatchNormalization) else "keras" for x in model.layers if isinstance(x, keras.layers.BatchNormalization)}
     return "+".join(sorted(kinds))
-
-
-def _device(*tensors: Any) -> str:
-    """cpu or gpu, from where tensors and weights really lie; both names where they disagree."""
-    names = {tf.DeviceSpec.from_string(getattr(t, "value", t).device).device_type.lower() for t in tensors}
-    return "+".join(sorted(names))
-
-
-def _tensor_float_32(tensor: Any) -> bool:
-    """Whether float32 matrix products may be rounded: the switch alone does nothing on a CPU or on cards before Ampere."""
-    if not tf.config.experimental.tensor_float_32_execution_enabled() or _device(tensor) != "gpu":
-        return False
-    details = tf.config.experimental.get_device_details(tf.config.get_visible_devices("GPU")[0])
-    return tuple(details.get("compute_capability", (0, 0))) >= (8, 0)
