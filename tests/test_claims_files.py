@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from harness.model import Decide, Role
+from harness.plan.armless import ARMLESS, EDGES, STATED
 from harness.plan.estimands import FORMS
 from harness.plan.specs import CaseSpec, ClaimSpec, Factor, Needs, Rung, WorkloadSpec, convert, load_claims, read_yaml
 
@@ -29,8 +30,11 @@ LISTED = {
     "saved-model-cli-trt",
 }
 GROUPS = list(LISTED)
-OURS = {"host-feeds", "batch-norm-fused", "optimizer-lean", "xla-speedup", "bf16-cpu", "fp16-cpu", "best-arm", "instrument-transparent", "engine-cpu"}
-KNOWN_FORMS = {*FORMS, "slope", "terms", "ladder", "ladder_total"}
+OURS = {"host-feeds", "batch-norm-fused", "optimizer-lean", "xla-speedup", "bf16-cpu", "fp16-cpu", "best-arm", "instrument-transparent", "engine-cpu", "soak"}
+OURS |= {"host-roofs", "device-roofs"}
+ADVICE = {"allocator"}
+"""Claims that say what one should know, so that nothing of them is so or not so."""
+KNOWN_FORMS = {*FORMS, *ARMLESS, "slope", "terms", "ladder", "ladder_total"}
 ALLOWED_KEYS = {field.encode_name for field in msgspec.structs.fields(ClaimSpec)}
 REQUIRED_KEYS = ALLOWED_KEYS - {"deciding_case", "cases"}
 FILES = sorted((CONF / "claims").glob("*.yaml"))
@@ -114,8 +118,9 @@ def test_the_deciding_cases_stand_before_the_readings() -> None:
         assert claim.deciding_case in {None, *(case.id for case in claim.cases[:1])}, claim.id
 
 
-def test_the_claims_of_the_articles_that_have_cases_have_a_judged_one() -> None:
-    assert [] == [c.id for c in claims() if c.cases and c.source != "ours" and all(case.role is not Role.JUDGED for case in c.cases)]
+def test_the_claims_of_the_articles_that_have_cases_have_a_judged_one_or_state_facts() -> None:
+    said = [claim for claim in claims() if claim.cases and claim.source != "ours" and claim.id not in ADVICE]
+    assert [] == [claim.id for claim in said if {case.role for case in claim.cases} in ({Role.READING}, {Role.READING, Role.FACT})]
 
 
 def test_case_ids_are_unique_within_their_claim() -> None:
@@ -149,8 +154,28 @@ def test_a_slope_runs_over_at_least_three_sizes() -> None:
 
 def test_every_level_of_every_arm_is_one_that_the_factors_have() -> None:
     for name, case in all_cases():
-        arms = [{k: v for k, v in arm.items() if k not in {"sizes", "workload", "driver"}} for arm in case.arms.values()]
+        arms = [{k: v for k, v in arm.items() if k not in {"sizes", "workload", "driver", "device"}} for arm in case.arms.values()]
         assert [] == [bad for levels in (case.levels, *arms) for bad in unknown_levels(levels)], name
+
+
+def test_a_fact_is_a_figure_that_a_machine_states() -> None:
+    stated = [case for _, case in all_cases() if case.form == "stated"]
+    assert [] == [case.measure for case in stated if case.measure not in STATED or case.role is not Role.FACT or not case.unit]
+
+
+def test_a_rule_has_the_edges_that_it_needs_and_is_a_share() -> None:
+    for name, case in all_cases():
+        assert (case.form == "rule") == (case.rule is not None), name
+        if case.rule is not None:
+            edges = {edge for edge in ("gain", "wait") if getattr(case.rule, edge) is not None}
+            assert ({EDGES[case.rule.name]} - {None}, "share") == (edges, case.unit), name
+
+
+def test_an_arm_with_a_device_of_its_own_is_on_the_cpu_beside_one_on_a_gpu_or_in_a_case_of_the_cpu_alone() -> None:
+    guests = [(claim, case) for claim in claims() for case in claim.cases if any("device" in arm for arm in case.arms.values())]
+    devices = {(claim.id, case.id): {arm.get("device") for arm in case.arms.values()} for claim, case in guests}
+    assert [] == [name for name, found in devices.items() if not found <= {"cpu", None}]
+    assert [] == [claim.id for claim, case in guests if claim.needs.device != "gpu" and devices[claim.id, case.id] != {"cpu"}]
 
 
 def test_every_workload_of_a_case_has_its_file() -> None:
