@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from harness.command import run as run_command
+from harness.doctor import USUAL_NOISE_S
 from harness.errors import ConfigError, Interrupted
 
 ERRORS_FOUND = 2
@@ -51,7 +52,9 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = _Parser(prog="python -m harness.doctor", description="Is this machine fit to be measured? Changes no setting.", allow_abbrev=False)
     parser.add_argument("--json", action="store_true", help="findings as strict JSON, and nothing else on stdout")
     parser.add_argument("--no-noise", dest="noise", action="store_false", help="do not watch how noisy the machine is")
-    parser.add_argument("--noise-seconds", type=_noise_seconds, default=10.0, metavar="N", help="how long to watch (default 10)")
+    parser.add_argument(
+        "--noise-seconds", type=_noise_seconds, default=USUAL_NOISE_S, metavar="N", help=f"how long to watch (default {USUAL_NOISE_S:g})"
+    )
     return parser.parse_args(arguments)
 
 

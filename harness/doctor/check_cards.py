@@ -2,8 +2,20 @@
 
 from __future__ import annotations
 
-from harness.doctor.facts import Card, Facts
+from collections.abc import Mapping
+
+from harness.doctor.facts import Card, Facts, Sight
 from harness.doctor.findings import Finding, error, info, ok, unknown, warning
+
+SLACK = {"memory_mib": (64, 0.02), "power_w": (10, 0.1), "sm_clock_mhz": (30, 0.03), "memory_clock_mhz": (30, 0.03), "temperature_c": (3, 0)}
+"""How far nvidia-smi may lie outside of what NVML told just before and after: so much, or that share of it. A card does not keep still meanwhile."""
+WORDS = {
+    "memory_mib": ("memory", "MiB"),
+    "power_w": ("power", "W"),
+    "sm_clock_mhz": ("SM clock", "MHz"),
+    "memory_clock_mhz": ("memory clock", "MHz"),
+    "temperature_c": ("temperature", "°C"),
+}
 
 
 def absent(facts: Facts) -> Finding | None:
@@ -78,6 +90,8 @@ def compute_mode(_: Facts, card: Card) -> Finding:
         return ok("compute mode default: arms can live side by side")
     if card.compute_mode == "prohibited":
         return error("prohibited", "compute mode prohibited", "no process may compute on the card", "nvidia-smi -c DEFAULT (as root)")
+    if not card.compute_mode.startswith("exclusive"):
+        return unknown("the compute mode", f"NVML tells {card.compute_mode}, which this suite does not know")
     why = "one process at a time: the arms of a duet cannot live side by side; they must take turns as whole trials, which needs more rounds"
     return warning("exclusive", f"compute mode {card.compute_mode.replace('_', ' ')}", why, "nvidia-smi -c DEFAULT (as root)")
 
@@ -132,3 +146,44 @@ def other_processes(_: Facts, card: Card) -> Finding:
             "shared", found, "they take its time and memory", "end them, or choose another card by CUDA_VISIBLE_DEVICES", others=card.others
         )
     return ok("nobody else uses the card", others=0)
+
+
+def nvidia_smi(facts: Facts, card: Card) -> Finding:
+    """NVML as this suite reads it and nvidia-smi say the same. A quantity that agreed in one look is right: the others caught the card on the move."""
+    smi, driver = card.smi, facts.cards.driver
+    if smi.reason is not None or not smi.looks:
+        return unknown("whether NVML and nvidia-smi say the same", smi.reason or "nvidia-smi was not asked")
+    compared = {name: [look[name] for look in smi.looks if look[name].reason is None] for name in smi.looks[-1]}
+    wrong = [_differing(name, sights[-1]) for name, sights in compared.items() if sights and not any(agrees(name, sight) for sight in sights)]
+    if driver is not None and smi.driver is not None and driver != smi.driver:
+        wrong.insert(0, f"driver {driver} by NVML, {smi.driver} by nvidia-smi")
+    numbers = {f"{name}_{side}": value for name, sights in compared.items() if sights for side, value in _sides(sights[-1]).items()}
+    if wrong:
+        why = "one of the two is wrong, and figures of this suite rest on the first"
+        return warning("differ", "; ".join(wrong), why, "update nvidia-ml-py and the driver, and report it if it stays", **numbers)
+    seen = [WORDS[name][0] for name, sights in compared.items() if sights]
+    if not seen:
+        reason = next((look[name].reason for look in smi.looks for name in look if look[name].reason is not None), None)
+        return unknown("whether NVML and nvidia-smi say the same", reason or "neither tells anything")
+    left_out = [f"{WORDS[name][0]}: {smi.looks[-1][name].reason}" for name, sights in compared.items() if not sights]
+    beside = f"; not compared: {', '.join(left_out)}" if left_out else ""
+    return ok(f"NVML and nvidia-smi say the same of {', '.join(seen)}{beside}", **numbers)
+
+
+def agrees(name: str, sight: Sight) -> bool:
+    """Return whether nvidia-smi lies within what NVML told before and after, and SLACK around it."""
+    if sight.before is None or sight.after is None or sight.theirs is None:
+        return False
+    low, high = sorted((sight.before, sight.after))
+    least, share = SLACK[name]
+    slack = max(least, share * high)
+    return low - slack <= sight.theirs <= high + slack
+
+
+def _differing(name: str, sight: Sight) -> str:
+    word, unit = WORDS[name]
+    return f"{word} {sight.before:.5g} to {sight.after:.5g} {unit} by NVML, {sight.theirs:.5g} {unit} by nvidia-smi"
+
+
+def _sides(sight: Sight) -> Mapping[str, float | None]:
+    return {"nvml": sight.after, "nvidia_smi": sight.theirs}

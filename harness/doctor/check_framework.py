@@ -6,7 +6,7 @@ import re
 
 from harness.doctor.facts import Card, Facts, Framework, MachineCode
 from harness.doctor.findings import Finding, error, info, ok, unknown, warning
-from harness.doctor.versions import DRIVER_SOURCE, TESTED_SOURCE, minimum_driver, minor, parts, row_of, suffices
+from harness.doctor.versions import minimum_driver, minor, parts, row_of, suffices, tables
 
 INSTALL = "run make setup CUDA=1, or install tensorflow[and-cuda] at the versions of constraints.txt"
 
@@ -36,7 +36,9 @@ def python_version(facts: Facts) -> Finding | None:
     if tf.version is None or tf.python is None:
         return None
     if row is None:
-        return info("not_in_table", f"Python {tf.python}; TensorFlow {tf.version} is not in the table of tested configurations", advice=TESTED_SOURCE)
+        return info(
+            "not_in_table", f"Python {tf.python}; TensorFlow {tf.version} is not in the table of tested configurations", advice=tables().tested_source
+        )
     first, last = row.python
     if parts(first) <= parts(tf.python)[:2] <= parts(last):
         return ok(f"Python {tf.python}; TensorFlow {minor(tf.version)} is published for {first} to {last}")
@@ -79,9 +81,9 @@ def driver(facts: Facts) -> Finding | None:
     found = f"driver {cards.driver} is older than {needed}, which CUDA {parts(tf.cuda)[0]}.x needs"
     if tf.gpus:
         why = "TensorFlow sees the card all the same, as with NVIDIA's forward-compatibility package"
-        return warning("driver_old", found, why, f"install driver {needed} or later ({DRIVER_SOURCE})", driver=cards.driver, needed=needed)
+        return warning("driver_old", found, why, f"install driver {needed} or later ({tables().driver_source})", driver=cards.driver, needed=needed)
     return error(
-        "driver_old", found, "CUDA does not start", f"install driver {needed} or later ({DRIVER_SOURCE})", driver=cards.driver, needed=needed
+        "driver_old", found, "CUDA does not start", f"install driver {needed} or later ({tables().driver_source})", driver=cards.driver, needed=needed
     )
 
 
@@ -129,7 +131,7 @@ def configuration(facts: Facts) -> Finding | None:
     if not tf.cuda or not tf.version:
         return None
     if row is None:
-        return info("not_in_table", f"TensorFlow {tf.version} is not in the table of tested configurations", advice=TESTED_SOURCE)
+        return info("not_in_table", f"TensorFlow {tf.version} is not in the table of tested configurations", advice=tables().tested_source)
     same_cudnn = tf.cudnn is None or parts(row.cudnn)[: len(parts(tf.cudnn))] == parts(tf.cudnn)[: len(parts(row.cudnn))]
     if parts(tf.cuda)[:2] == parts(row.cuda) and same_cudnn:
         return ok(f"built with CUDA {tf.cuda} and cuDNN {tf.cudnn or '?'}, as tested (CUDA {row.cuda}, cuDNN {row.cudnn})")

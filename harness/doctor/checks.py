@@ -79,6 +79,7 @@ CARD_CHECKS = (
     CardCheck("ecc", check_cards.ecc),
     CardCheck("mig", check_cards.mig),
     CardCheck("other processes", check_cards.other_processes),
+    CardCheck("nvidia-smi", check_cards.nvidia_smi),
 )
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from harness.config import list_sweeps
 from harness.doctor.facts import Facts, Framework, Looks, Noise
 from harness.doctor.noise import watch
-from harness.doctor.nvml import read_cards
+from harness.doctor.read_cards import beside_smi, read_cards
 from harness.doctor.read_framework import read_framework
 from harness.doctor.read_host import nvidia_cards_on_bus, read_host
+from harness.doctor.read_smi import read_smi
 from harness.errors import Interrupted, MeasureError
 from harness.measure.lock import machine_lock
 from harness.measure.machine import read_machine
@@ -23,13 +24,15 @@ MAIN_JOB = "full"
 def examine(noise_s: float | None, *, tell: Callable[[str], None], lock: Path | None = None) -> tuple[str, Facts]:
     """Return the machine's slug and its facts. `noise_s`: how long to watch the noise, None for not at all; `tell` gets a line before what takes long.
 
-    While another run measures, nothing is started that would disturb it: TensorFlow and the noise then stay unknown. `lock` is another lock's path.
+    While another run measures, nothing is started that would disturb it: TensorFlow, nvidia-smi and the noise then stay unknown. `lock` is another lock's path.
     """
     machine = read_machine(None)
     with contextlib.ExitStack() as held:
         holder, reason = take_lock(held, lock)
         host = read_host(holder, reason)
         cards = read_cards(machine.gpus, machine.gpu_reason, nvidia_cards_on_bus())
+        if holder is None:
+            cards = beside_smi(cards, read_smi(machine.gpus))
         framework, noise = _others_measure() if holder is not None else _look(noise_s, tell)
     return machine.slug, Facts(host, framework, cards, noise, full_looks())
 

@@ -80,6 +80,25 @@ class Framework:
 
 
 @dataclass(frozen=True)
+class Sight:
+    """One quantity as NVML told it just before and just after nvidia-smi did, in nvidia-smi's unit; `reason` says why one of them told nothing."""
+
+    before: float | None
+    after: float | None
+    theirs: float | None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class BesideSmi:
+    """What nvidia-smi says of a card beside NVML: the driver's version, and several looks, each quantity -> what was seen. `reason`: why nothing."""
+
+    driver: str | None = None
+    looks: tuple[Mapping[str, Sight], ...] = ()
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
 class Card:
     """One card as NVML tells of it. `others` is the number of processes on it that are none of ours."""
 
@@ -97,6 +116,7 @@ class Card:
     ecc: bool | None = None
     mig: bool | None = None
     others: int | None = None
+    smi: BesideSmi = BesideSmi(reason=NOT_READ)
     missing: Mapping[str, str] = field(default_factory=dict)
 
     def why(self, name: str) -> str:

@@ -1,18 +1,17 @@
-"""Which CUDA, cuDNN and Python a TensorFlow was tested with, and which driver a CUDA needs, as published; and versions as numbers. Data, no opinion."""
+"""Which CUDA, cuDNN and Python a TensorFlow was tested with, and which driver a CUDA needs, as conf/versions.yaml has them; and versions as numbers."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from functools import cache
 
-TESTED_SOURCE = "TensorFlow, tested build configurations, https://www.tensorflow.org/install/source#gpu"
-DRIVER_SOURCE = "NVIDIA, CUDA minor version compatibility, https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html"
+from harness.config.keys import CONF
+from harness.plan.specs import Strict, convert, read_yaml
 
 Version = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Tested:
+class Tested(Strict, frozen=True):
     """A row of the tested configurations; `python` is the first and the last minor version."""
 
     cuda: str
@@ -20,21 +19,19 @@ class Tested:
     python: tuple[str, str]
 
 
-TESTED = {
-    "2.12": Tested("11.8", "8.6", ("3.8", "3.11")),
-    "2.13": Tested("11.8", "8.6", ("3.8", "3.11")),
-    "2.14": Tested("11.8", "8.7", ("3.9", "3.11")),
-    "2.15": Tested("12.2", "8.9", ("3.9", "3.11")),
-    "2.16": Tested("12.3", "8.9", ("3.9", "3.12")),
-    "2.17": Tested("12.3", "8.9", ("3.9", "3.12")),
-    "2.18": Tested("12.5", "9.3", ("3.9", "3.12")),
-    "2.19": Tested("12.5", "9.3", ("3.9", "3.12")),
-    "2.20": Tested("12.5", "9.3", ("3.9", "3.13")),
-    "2.21": Tested("12.5", "9.3", ("3.10", "3.13")),
-}
+class Tables(Strict, frozen=True):
+    """What is published: configurations by TensorFlow's minor version, the oldest driver by CUDA's major version, and where each is from."""
 
-MINIMUM_DRIVER = {11: "450.80.02", 12: "525", 13: "580"}
-"""Of Linux, by CUDA's major version: within one, a driver of its first release runs what a later one has built."""
+    tested_source: str
+    driver_source: str
+    tensorflow: dict[str, Tested]
+    minimum_driver: dict[str, str]
+
+
+@cache
+def tables() -> Tables:
+    """Return conf/versions.yaml. Raises ConfigError for a damaged file."""
+    return convert(read_yaml(CONF / "versions.yaml"), Tables, "conf/versions.yaml")
 
 
 def parts(version: str | None) -> Version:
@@ -51,13 +48,13 @@ def minor(version: str | None) -> str | None:
 
 def row_of(version: str | None) -> Tested | None:
     """Return the tested configuration of a TensorFlow, None for one that the table does not hold."""
-    return TESTED.get(minor(version) or "")
+    return tables().tensorflow.get(minor(version) or "")
 
 
 def minimum_driver(cuda: str | None) -> str | None:
     """Return the oldest driver for a CUDA version by its major number, None for one that the table does not hold."""
     numbers = parts(cuda)
-    return MINIMUM_DRIVER.get(numbers[0]) if numbers else None
+    return tables().minimum_driver.get(str(numbers[0])) if numbers else None
 
 
 def suffices(driver: str | None, cuda: str | None) -> bool | None:

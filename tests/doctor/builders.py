@@ -5,9 +5,10 @@ from __future__ import annotations
 import struct
 from dataclasses import replace
 
-from harness.doctor.facts import Card, Cards, Facts, Framework, Host, Looks, MachineCode, Noise, Storage
+from harness.doctor.facts import BesideSmi, Card, Cards, Facts, Framework, Host, Looks, MachineCode, Noise, Sight, Storage
 
 GIB = 1 << 30
+SEEN = {"memory_mib": 1024.0, "power_w": 412.3, "sm_clock_mhz": 1980.0, "memory_clock_mhz": 3201.0, "temperature_c": 61.0}
 QUIET = (0.001, -0.001, 0.002, -0.002, 0.001, -0.001)
 
 
@@ -46,6 +47,7 @@ def make_card(**changes) -> Card:
         ecc=True,
         mig=False,
         others=0,
+        smi=BesideSmi("580.65.06", ({name: Sight(value, value, value) for name, value in SEEN.items()},)),
     )
     return replace(base, **changes)
 

@@ -6,7 +6,7 @@ import pytest
 
 from harness.doctor import check_cards as check
 from harness.doctor.checks import CARD_CHECKS
-from harness.doctor.facts import Cards
+from harness.doctor.facts import BesideSmi, Cards
 from harness.doctor.findings import Level
 from tests.doctor.builders import make_card, make_cards, make_facts, make_framework, on_cpu
 
@@ -25,6 +25,7 @@ OK, INFO, WARNING, ERROR = Level.OK, Level.INFO, Level.WARNING, Level.ERROR
         (("ok", OK), check.compute_mode, {}),
         (("exclusive", WARNING), check.compute_mode, {"compute_mode": "exclusive_process"}),
         (("prohibited", ERROR), check.compute_mode, {"compute_mode": "prohibited"}),
+        (("unknown", INFO), check.compute_mode, {"compute_mode": "mode 7"}),
         (("ok", OK), check.power_limit, {}),
         (("lowered", WARNING), check.power_limit, {"power_limit_w": 699.0}),
         (("raised", INFO), check.power_limit, {"power_limit_w": 701.0}),
@@ -51,13 +52,15 @@ FIELDS = {
     "mig": "mig",
     "other processes": "others",
     "architecture": "compute_capability",
+    "nvidia-smi": "smi",
 }
 
 
 @pytest.mark.parametrize("card_check", CARD_CHECKS, ids=lambda card_check: card_check.name)
 def test_what_a_card_does_not_tell_is_unknown_with_its_reason(card_check):
     name = FIELDS[card_check.name]
-    finding = card_check.find(make_facts(), make_card(**{name: None}, missing={name: "NVML says Not Supported"}))
+    untold = BesideSmi(reason="NVML says Not Supported") if name == "smi" else None
+    finding = card_check.find(make_facts(), make_card(**{name: untold}, missing={name: "NVML says Not Supported"}))
     assert ("unknown", INFO, True) == (finding.code, finding.level, "Not Supported" in finding.found)
 
 

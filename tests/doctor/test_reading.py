@@ -14,10 +14,11 @@ import pytest
 
 from harness.doctor.children import Ended, run_to_end
 from harness.doctor.examine import full_looks, take_lock
-from harness.doctor.nvml import QUESTIONS, read_cards
+from harness.doctor.read_cards import read_cards
 from harness.doctor.read_framework import about_gpus, answers, framework, machine_code, read_framework, why_not
 from harness.doctor.read_host import nvidia_cards_on_bus, performance_variables, read_host, read_storage
 from harness.measure.lock import machine_lock
+from harness.measure.telemetry.nvml.setup import QUESTIONS
 from harness.model import Gpu
 from tests.doctor.builders import make_container, make_elf
 
@@ -144,7 +145,11 @@ def make_nvml(**overrides) -> SimpleNamespace:
     calls = {
         "nvmlInit": lambda: None,
         "nvmlShutdown": lambda: None,
-        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetCount": lambda: 1,
+        "nvmlDeviceGetUUID": lambda handle: CARD.uuid,
+        "nvmlDeviceGetHandleByUUID": lambda uuid: uuid,
+        "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": lambda handle: "the card of " + handle,
+        "nvmlDeviceGetGpuInstanceId": lambda handle: 1,
         "nvmlSystemGetDriverVersion": lambda: b"580.65.06",
         "nvmlSystemGetCudaDriverVersion_v2": lambda: 13000,
         "nvmlDeviceGetCurrPcieLinkGeneration": lambda card: 1,
@@ -186,7 +191,7 @@ def test_processes_are_counted_once_and_without_our_own(monkeypatch):
 
 def test_a_question_that_a_card_does_not_answer_is_missing_and_the_others_are_not(monkeypatch):
     card = cards_with(monkeypatch, make_nvml(nvmlDeviceGetMigMode=FakeNVMLError("Not Supported"))).cards[0]
-    assert (None, {"mig": "NVML says Not Supported"}, 16) == (card.mig, card.missing, card.pcie_width_max)
+    assert (None, {"mig": "Not Supported"}, 16) == (card.mig, card.missing, card.pcie_width_max)
 
 
 def test_a_question_that_an_older_binding_does_not_know_is_missing(monkeypatch):
@@ -196,7 +201,27 @@ def test_a_question_that_an_older_binding_does_not_know_is_missing(monkeypatch):
     assert ({"mig"}, None) == (set(cards.cards[0].missing), cards.driver_cuda)
 
 
-@pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetHandleByIndex"])
+def test_a_code_of_the_library_is_a_reason_in_words(monkeypatch):
+    refused = FakeNVMLError("Insufficient Permissions")
+    refused.value = 4
+    card = cards_with(monkeypatch, make_nvml(nvmlDeviceGetPersistenceMode=refused)).cards[0]
+    assert (None, "this user is not permitted to read it") == (card.persistence, card.why("persistence"))
+
+
+def test_what_no_card_can_mean_is_missing(monkeypatch):
+    garbage = dict.fromkeys(("nvmlDeviceGetPowerManagementLimit", "nvmlDeviceGetMaxPcieLinkWidth"), lambda card: 2**32 - 1)
+    card = cards_with(monkeypatch, make_nvml(**garbage)).cards[0]
+    assert (None, None, {"power_limit_w", "pcie_width_max"}) == (card.power_limit_w, card.pcie_width_max, set(card.missing))
+    assert "which cannot be" in card.why("pcie_width_max")
+
+
+def test_the_library_is_given_back(monkeypatch):
+    given_back = []
+    cards_with(monkeypatch, make_nvml(nvmlShutdown=lambda: given_back.append("back")))
+    assert ["back"] == given_back
+
+
+@pytest.mark.parametrize("call", ["nvmlInit", "nvmlDeviceGetHandleByUUID"])
 def test_a_card_that_is_lost_meanwhile_keeps_its_name_and_a_reason(monkeypatch, call):
     card = cards_with(monkeypatch, make_nvml(**{call: FakeNVMLError("GPU is lost")})).cards[0]
     assert (CARD.name, set(QUESTIONS), True) == (card.name, set(card.missing), "GPU is lost" in card.why("ecc"))
@@ -206,6 +231,13 @@ def test_slices_of_one_card_are_one_card(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynvml", make_nvml())
     slices = (CARD, replace(CARD, uuid="MIG-1"), replace(CARD, index=1, uuid="MIG-2"))
     assert [0, 1] == [card.index for card in read_cards(slices, None, 1).cards]
+
+
+def test_a_slice_has_the_settings_of_its_card(monkeypatch):
+    limits = {"the card of MIG-1": 650_000}
+    monkeypatch.setitem(sys.modules, "pynvml", make_nvml(nvmlDeviceGetPowerManagementLimit=limits.__getitem__))
+    (card,) = read_cards((replace(CARD, uuid="MIG-1", mig="slice"),), None, 1).cards
+    assert (650.0, {}) == (card.power_limit_w, card.missing)
 
 
 def test_without_a_card_nvml_is_not_asked(monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.doctor.versions import TESTED, minimum_driver, minor, parts, row_of, suffices
+from harness.doctor.versions import minimum_driver, minor, parts, row_of, suffices, tables
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_version_that_the_table_does_not_hold_has_none(version):
 
 
 def test_each_cuda_of_the_table_has_a_first_driver():
-    assert None not in {minimum_driver(row.cuda) for row in TESTED.values()}
+    assert None not in {minimum_driver(row.cuda) for row in tables().tensorflow.values()}
 
 
 @pytest.mark.parametrize(("numbers", "version"), [((450, 80, 2), "450.80.02"), ((2, 21, 0), "2.21.0-rc1"), ((9,), "9"), ((), "x1"), ((), None)])
