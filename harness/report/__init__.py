@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import pandas as pd
+
     from harness.model import Manifest, RoundRecord, Verdicts
     from harness.report.index import Index
 
 
-def render(manifest: Manifest, records: Sequence[RoundRecord], verdicts: Verdicts, notes: Sequence[str]) -> dict[str, bytes]:
+def render(
+    manifest: Manifest, records: Sequence[RoundRecord], verdicts: Verdicts, notes: Sequence[str], samples: pd.DataFrame | None = None
+) -> dict[str, bytes]:
     """Return the files of the report by their name inside the bundle: report.html, report.md, plots/<name>.svg and .png.
 
-    `notes` are what opening the bundle brought up. A run of which nothing is judged yet gives a report that says so. A figure that has nothing
+    `notes` are what opening the bundle brought up, `samples` its telemetry. A run of which nothing is judged yet gives a report that says so. A figure that has nothing
     to show is left out.
     """
     from harness.report import canvas, figures  # noqa: PLC0415 - matplotlib and pandas are slow to import
@@ -28,7 +32,7 @@ def render(manifest: Manifest, records: Sequence[RoundRecord], verdicts: Verdict
     from harness.report.page import picture, to_html  # noqa: PLC0415
 
     index = build_index(manifest, records, verdicts)
-    tables = make_tables(index)
+    tables = make_tables(index, samples)
     content = make_content(index, tables, notes)
     files: dict[str, bytes] = {}
     pictures = {}
@@ -43,11 +47,11 @@ def render(manifest: Manifest, records: Sequence[RoundRecord], verdicts: Verdict
     return files
 
 
-def make_tables(index: Index) -> dict[str, Any]:
-    """Return every frame of the report by name, from one pass over the records."""
+def make_tables(index: Index, samples: pd.DataFrame | None = None) -> dict[str, Any]:
+    """Return every frame of the report by name, from one pass over the records. `samples` is the frame of `Bundle.telemetry`."""
     import pandas as pd  # noqa: PLC0415 - as above
 
-    from harness.report import blocks, feeds, jobs, saves, tables  # noqa: PLC0415
+    from harness.report import blocks, feeds, jobs, mfu, saves, tables, telemetry, usage  # noqa: PLC0415
 
     timed = blocks.timed_blocks(index.records)
     # Proofs and lessons do something else than train for a while: their memory and start-up would only hide what the arms need.
@@ -57,6 +61,9 @@ def make_tables(index: Index) -> dict[str, Any]:
     ladders = tables.ladder_tables(index)
     arms = tables.arms_frame(index, blocks.levels_frame(rounds))
     pipelines, replays = feeds.pipelines_frame(index, arms), feeds.replay_frame(index, arms)
+    roofs = mfu.roofs_of(index, arms)
+    keys = zip(rounds["contrast"], rounds["index"], rounds["trial"], strict=True)
+    seconds = dict(zip(keys, rounds["seconds"], strict=True))
     waits, job_waits = blocks.waits_frame(index.records, timed), jobs.job_waits_frame(index)
     return {
         "rounds": rounds,
@@ -78,4 +85,11 @@ def make_tables(index: Index) -> dict[str, Any]:
         "save_levels": saves.save_levels(index),
         "restored": saves.restored_counts(index),
         "slowdown": saves.slowdown_frame(index),
+        "telemetry": telemetry.scenes_of(index, samples),
+        "usage": usage.usage_frame(index),
+        "host": usage.host_frame(index, samples),
+        "energy": usage.energy_frame(index, samples, seconds),
+        "mfu": mfu.mfu_frame(index, timed, arms),
+        "roofs": roofs,
+        "rooflines": mfu.rooflines(roofs),
     }

@@ -30,7 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     bundle = Bundle.open(run, results)
     plan = bundle.manifest.plan
     verdicts = bundle.verdicts() or Verdicts((), (), (), (), plan.alpha, plan.preliminary, 0, 0.0)
-    for name, data in render(bundle.manifest, bundle.records(), verdicts, bundle.notes).items():
+    records, samples = bundle.records(), bundle.telemetry_if_sound()
+    for name, data in render(bundle.manifest, records, verdicts, bundle.notes, samples).items():
         bundle.write_bytes(name, data)
     print(bundle.path / "report.html")  # noqa: T201
     return 0

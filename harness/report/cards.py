@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from harness.model import Case, CaseResult, Claim, Reading, Role, RoundRecord, State, Statistic, Word
 from harness.report import numbers
 from harness.report.index import Index, decides, difference, pair_of, settings, short_labels
-from harness.report.tables import measured
+from harness.report.tables import estimate_text, measured
 from harness.report.words import LOOKS
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Card:
     adjusted: str
     compared: tuple[tuple[str, str], ...]
     results: Table
+    arms: tuple[Table, ...]
     looks: Table | None
     published: Table | None
     notes: str
@@ -89,6 +90,7 @@ def _card(index: Index, claim: Claim, rates: Rates) -> Card:
         adjusted=f"Adjusted for the number of verdicts (Holm): {adjusted}" if adjusted and result and adjusted != result.verdict.word.value else "",
         compared=tuple(_compared(index, main)) if main else (),
         results=_results(claim, found),
+        arms=tuple(arms_table(index, found[case.id]) for case in claim.cases if case.id in found and found[case.id].found),
         looks=_looks(main, found.get(main.id)) if main else None,
         published=Table("What others published", ("what", "figure", "where"), tuple((p.what, p.value, p.source) for p in claim.published))
         if claim.published
@@ -123,6 +125,10 @@ def _hardware(claim: Claim, index: Index) -> str:
 
 def _compared(index: Index, case: Case) -> list[tuple[str, str]]:
     """What the deciding case sets against what: the difference first, then all that both arms share."""
+    if case.over is not None:
+        return [("case", case.title), ("arms", f"{len(case.over.cells):,}, all that are compared in training on the GPU in this run")]
+    if not case.estimand.terms:
+        return [("case", case.title), ("measure", "stated, not measured")]
     pair = pair_of(index, case)
     if pair is None:
         cells = list(
@@ -155,6 +161,27 @@ def _results(claim: Claim, found: dict[str, CaseResult]) -> Table:
         rows.append((case.title, kind, numbers.band(case.lo, case.hi, case.unit, case.null), measured(case, result), n, spread, said, equal, why))
     columns = ("case", "role", "claimed", "measured (interval)", "n", "spread", "verdict", "equal results", "why")
     return Table("What came out", columns, tuple(rows), numeric=(4, 5))
+
+
+def arms_table(index: Index, result: CaseResult) -> Table:
+    """Return what a rule found of each arm; a column in which no arm has anything is left out."""
+    known = [arm for arm in result.found if arm.cell in index.plan.cells]
+    labels = short_labels([index.plan.cells[arm.cell] for arm in known])
+    rows = [
+        (
+            label,
+            estimate_text(arm.busy, "share") if arm.busy else numbers.NA,
+            estimate_text(arm.wait, "share") if arm.wait else "",
+            arm.switch,
+            estimate_text(arm.gain, "") if arm.gain else "",
+            arm.says,
+        )
+        for label, arm in zip(labels, known, strict=True)
+    ]
+    columns = ("arm", "a kernel runs", "waits for input", "best measured switch", "worth", "what the rule says")
+    kept = [at for at, _ in enumerate(columns) if any(row[at] for row in rows)]
+    caption = f"Arm by arm: {result.title[:1].lower()}{result.title[1:]}"
+    return Table(caption, tuple(columns[at] for at in kept), tuple(tuple(row[at] or numbers.NA for at in kept) for row in rows))
 
 
 def _spread(case: Case, result: CaseResult | None) -> str:
@@ -212,7 +239,7 @@ def _round_row(record: RoundRecord, trials: list[str], case: Case, rates: Rates,
         else [f"{record.outcome.state.value}: {record.outcome.reason.text if record.outcome.reason else ''}"]
     )
     said += [flag.text for flag in record.flags] + [flag for quad in record.quads for flag in quad.flags]
-    name = f"{record.index}" if record.attempt == 0 else f"{record.index}, attempt {record.attempt + 1}"
+    name = f"{record.index + 1}" if record.attempt == 0 else f"{record.index + 1}, attempt {record.attempt + 1}"
     quads = f"{len(accepted)} of {sum(1 for q in record.quads if q.index > 0 and q.part == 'main')}" if record.quads else numbers.NA
     load = numbers.cores(max(loads)) if loads else numbers.NA
     return (name, record.order, *arms, effect, load, quads, "; ".join(dict.fromkeys(said)) or "completed")
@@ -238,6 +265,9 @@ def _reading(record: RoundRecord, trial: str, case: Case) -> str:
         if found:
             return numbers.missing(found[-1].reason)
     ended = record.trial(trial)
+    probe = next((reading for reading in record.readings if reading.trial == trial and reading.name == "trains"), None)
+    if ended is not None and probe is not None:
+        return f"batch {ended.asked.get('batch', numbers.NA)}: {'trains' if probe.value else 'no room'}"
     if ended is not None and ended.outcome.state is not State.COMPLETED:
         return f"{numbers.NA}: {ended.outcome.state.value.replace('_', ' ')}"
     return numbers.NA

@@ -16,6 +16,7 @@ import pandas as pd
 from harness.model import Word
 from harness.report import numbers
 from harness.report.cards import Card, Table, make_cards
+from harness.report.hardware_sections import hardware_sections
 from harness.report.sections import Section, make_sections
 from harness.report.validity import Check, controls_table, validity
 from harness.report.words import IN_A_SENTENCE, JUDGED, LOOKS
@@ -23,6 +24,7 @@ from harness.report.words import IN_A_SENTENCE, JUDGED, LOOKS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from harness.model import Claim, Gpu
     from harness.report.index import Index
 
 GROUPS = {
@@ -65,7 +67,7 @@ def make_content(index: Index, tables: dict[str, Any], notes: Sequence[str]) -> 
     """Return the report's text. `tables` are the frames that the figures were drawn from."""
     manifest, plan = index.manifest, index.plan
     words = Counter(result.verdict.word for result in index.verdicts.claims)
-    elsewhere = [claim.id for claim in plan.claims if claim.in_another_sweep]
+    elsewhere = [claim for claim in plan.claims if claim.in_another_sweep]
     words[Word.NOT_TESTABLE] = sum(1 for claim in plan.claims if claim.not_testable or _word(index, claim.id) is Word.NOT_TESTABLE) - len(elsewhere)
     names = ", ".join(gpu.name for gpu in manifest.machine.gpus)
     machine = ", ".join(part for part in (names, manifest.machine.cpu_model, f"{numbers.plural(manifest.machine.cores, 'core')}") if part)
@@ -80,10 +82,10 @@ def make_content(index: Index, tables: dict[str, Any], notes: Sequence[str]) -> 
         chips=tuple(Chip(word, words[word], LOOKS[word].says) for word in (*JUDGED, Word.NOT_TESTABLE) if words[word] or word in JUDGED),
         checks=tuple(validity(index, notes)),
         controls=controls_table(index),
-        sections=tuple(make_sections(index, tables)),
+        sections=(*make_sections(index, tables), *hardware_sections(tables)),
         groups=tuple((GROUPS.get(group, group.capitalize()), tuple(c for c in cards if c.group == group)) for group in order),
         untestable=_untestable(index),
-        elsewhere=f"Not part of the sweep {plan.sweep}, +sweep=full measures them: {', '.join(elsewhere)}." if elsewhere else None,
+        elsewhere=_elsewhere(plan.sweep, elsewhere),
         facts=tuple(_facts(index)),
         config=json.dumps(manifest.config, indent=2, sort_keys=True, ensure_ascii=False, default=str).replace("<", "\\u003c"),
         dropped=", ".join(manifest.dropped_env) or "none",
@@ -144,15 +146,27 @@ def _untestable(index: Index) -> Table | None:
     return Table("Not testable here", ("claim", "what is said", "why not here", "what would make it testable"), tuple(rows)) if rows else None
 
 
+def _elsewhere(sweep: str, claims: Sequence[Claim]) -> str | None:
+    """Name the claims that nothing but the choice of the sweep leaves out, by what measures them."""
+    by_sweep: dict[str, list[str]] = {}
+    for claim in claims:
+        by_sweep.setdefault(claim.makes_testable or "+sweep=full", []).append(claim.id)
+    told = "; ".join(f"{other} measures {', '.join(names)}" for other, names in by_sweep.items())
+    return f"Not part of the sweep {sweep}: {told}." if told else None
+
+
 def _facts(index: Index) -> list[Table]:
     machine, manifest = index.manifest.machine, index.manifest
     hardware = [("processor", machine.cpu_model), ("usable cores", numbers.count(machine.cores)), ("memory", numbers.size(machine.memory_bytes))]
-    hardware += [
-        (f"GPU {gpu.index}", f"{gpu.name}, {numbers.size(gpu.memory_bytes)}, compute capability {gpu.compute_capability or numbers.NA}")
-        for gpu in machine.gpus
-    ]
+    hardware += [(f"GPU {gpu.index}", _card(gpu)) for gpu in machine.gpus]
+    if machine.gpu_driver:
+        hardware.append(("GPU driver", f"{machine.gpu_driver}, CUDA up to {machine.cuda_driver or numbers.NA}"))
     if not machine.gpus:
         hardware.append(("GPU", f"none: {machine.gpu_reason}" if machine.gpu_reason else "none"))
+    hardware[2:2] = [
+        ("processor sockets", numbers.count(machine.cpu_sockets)), ("physical cores", numbers.count(machine.cpu_physical_cores)),
+        ("governor", machine.cpu_governor or numbers.NA),
+    ]  # fmt: skip
     hardware += [("NUMA nodes", numbers.count(machine.numa_nodes)), ("container", machine.container or "none")]
     software = [("kernel", machine.kernel), ("Python", machine.python), *sorted(machine.packages.items())]
     origin = [
@@ -169,6 +183,18 @@ def _facts(index: Index) -> list[Table]:
         *((f"threshold {name}", numbers.plain(value)) for name, value in sorted(index.plan.thresholds.items())),
     ]  # fmt: skip
     return [Table(name, ("", ""), tuple(rows)) for name, rows in (("Machine", hardware), ("Software", software), ("Provenance", origin))]
+
+
+def _card(gpu: Gpu) -> str:
+    """Return what a card is and how it is set up, as far as it tells."""
+    parts = [gpu.name, numbers.size(gpu.memory_bytes), f"compute capability {gpu.compute_capability or numbers.NA}"]
+    parts += ["a MIG slice"] if gpu.mig == "slice" else []
+    parts += [f"power limit {numbers.quantity(gpu.power_limit_w, 'W')}"] if gpu.power_limit_w is not None else []
+    parts += [f"ECC {'on' if gpu.ecc else 'off'}"] if gpu.ecc is not None else []
+    parts += [f"compute mode {gpu.compute_mode.replace('_', ' ')}"] if gpu.compute_mode is not None else []
+    parts += [f"VBIOS {gpu.vbios}"] if gpu.vbios else []
+    parts += [f"{numbers.count(gpu.cuda_cores)} CUDA cores"] if gpu.cuda_cores else []
+    return ", ".join(parts)
 
 
 def _text(value: object) -> str:

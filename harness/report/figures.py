@@ -15,7 +15,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from matplotlib.transforms import blended_transform_factory
 
 from harness.model import Word
-from harness.report import feed_figures, job_figures, numbers
+from harness.report import feed_figures, job_figures, mfu_figures, numbers, telemetry_figures
 from harness.report.canvas import (
     BAND,
     BAND_EDGE,
@@ -295,5 +295,8 @@ def draw(tables: dict[str, Any], layout: Layout = WIDE) -> dict[str, Figure]:
         "slowdown": job_figures.slowdown(tables["slowdown"], layout),
         "memory": memory(tables["memory"], layout),
         "phases": phases(tables["phases"], layout),
+        "telemetry": telemetry_figures.telemetry(tables["telemetry"], layout),
+        "mfu": mfu_figures.mfu(tables["mfu"], layout),
+        "roofline": mfu_figures.roofline(tables["rooflines"], layout),
     }
     return {name: figure for name, figure in made.items() if figure is not None}

@@ -64,6 +64,11 @@ def decides(claim: Claim, case: Case) -> bool:
     return case.role is Role.JUDGED
 
 
+def slowed_trials(index: Index) -> set[tuple[str, str]]:
+    """Return (contrast, trial) of the trials that do uncounted work on purpose, as a positive control does: they say nothing of their cell."""
+    return {(contrast.id, trial.id) for contrast in index.plan.contrasts for trial in contrast.trials if trial.ghost_every}
+
+
 def pair_of(index: Index, case: Case) -> tuple[Cell, Cell] | None:
     """Return (baseline, treatment) of a plain ratio within one contrast, None for every other estimand."""
     terms = case.estimand.terms

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
@@ -256,3 +256,8 @@ def frame_of(rows: Sequence[tuple[object, ...]], columns: list[str]) -> pd.DataF
     """Return rows as a frame."""
     frame: pd.DataFrame = pd.DataFrame.from_records(list(rows), columns=columns)
     return frame
+
+
+def rows_of(frame: pd.DataFrame) -> list[Any]:
+    """Return a frame's rows as named tuples, whose cells have the types that whoever made the frame gave them."""
+    return list(frame.itertuples())

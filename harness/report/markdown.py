@@ -102,6 +102,8 @@ def _card(card: Card) -> list[str]:
         lines += [escape(card.adjusted), ""]
     lines += [f"- {escape(key.replace('_', ' '))}: {escape(value)}" for key, value in card.compared]
     lines += ["", _as_table(card.results), ""]
+    for table in card.arms:
+        lines += [f"**{escape(table.caption)}**", "", _as_table(table), ""]
     if card.published:
         lines += [f"**{escape(card.published.caption)}**", "", _as_table(card.published), ""]
     if card.notes:

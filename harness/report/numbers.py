@@ -167,9 +167,17 @@ def interval(low: float | None, high: float | None, unit: str, n: int, method: s
 
 
 def measured(point: float | None, low: float | None, high: float | None, unit: str, n: int, method: str) -> str:  # noqa: PLR0917 - in the order of an Estimate
-    """Return point and interval: `2.41x (2.30x to 2.53x)`; a bound without a point is the bound alone; one round has no interval."""
-    around = interval(low, high, unit, n, method)
+    """Return point and interval: `2.41x (2.30x to 2.53x)`; a bound without a point is the bound alone; one round has no interval, nor has what is
+    stated without one."""
+    if method == "stated":
+        return quantity(point, unit)
+    around = _of_arms(low, high, unit, n) if method == "arms" else interval(low, high, unit, n, method)
     return f"{quantity(point, unit)} ({around})" if known(point) else around
+
+
+def _of_arms(low: float | None, high: float | None, unit: str, n: int) -> str:
+    """A share of `n` arms has an interval only where some of them are unclear."""
+    return f"of {plural(n, 'arm')}" if low == high else f"{quantity(low, unit)} to {quantity(high, unit)} of {plural(n, 'arm')}"
 
 
 def ranged(point: float | None, low: float | None, high: float | None, unit: str, n: int, reason: str | None = None) -> str:  # noqa: PLR0917

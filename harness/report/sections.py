@@ -41,13 +41,13 @@ def make_sections(index: Index, tables: dict[str, Any]) -> list[Section]:
     if ladders:
         rows = tuple((_KINDS[str(row.kind)], str(row.label), str(row.measured)) for ladder in ladders for row in ladder.rows.itertuples())
         table = Table("Ladder", ("part", "switch", "measured (interval)"), rows)
-        made.append(Section("ladder", "The ladder, and leaving one out", " ".join(ladder.says for ladder in ladders), _alt(table), table))
+        made.append(Section("ladder", "The ladder, and leaving one out", " ".join(ladder.says for ladder in ladders), alt_text(table), table))
     batch = tables["throughput"]
     if len(batch):
         curves = tuple((r.panel, r.label, numbers.count(r.batch), numbers.rate(r.rate, r.unit)) for r in batch.itertuples())
         table = Table("Throughput", ("workload", "arm", "batch", "throughput"), curves, numeric=(2, 3))
         says = "All work of the accepted blocks over all their time; the thin bars span the lowest and the highest round."
-        made.append(Section("throughput", "Throughput against batch size", says, _alt(table), table))
+        made.append(Section("throughput", "Throughput against batch size", says, alt_text(table), table))
     made += [_pipelines_section(tables), _waits_section(tables), *_replay_sections(tables)]
     made += [_stalls_section(tables), _saves_section(tables), _slowdown_section(tables)]
     made += _resource_sections(index, tables)
@@ -69,7 +69,7 @@ def _forest_section(tables: dict[str, Any]) -> Section | None:
         "The dark block is the measured interval, the stroke in it the point; the pale box is what was claimed. A verdict is read from the regions that the whole "
         "interval touches. One round alone is a hollow circle without an interval; an arrow is an open side."
     )
-    return Section("forest", "Claimed against measured", says, _alt(table), table)
+    return Section("forest", "Claimed against measured", says, alt_text(table), table)
 
 
 def _speedups_section(tables: dict[str, Any]) -> Section | None:
@@ -82,7 +82,7 @@ def _speedups_section(tables: dict[str, Any]) -> Section | None:
     columns = ("switch", "measured with", "ratio (interval)", "equal results")
     table = Table("Speed-ups", columns if flagged else columns[:3], rows_out)
     says = "Throughput with the switch over throughput without it. Below 1x the switch makes training slower, and is shown so."
-    return Section("speedups", "What each switch does", says, _alt(table), table)
+    return Section("speedups", "What each switch does", says, alt_text(table), table)
 
 
 def _resource_sections(index: Index, tables: dict[str, Any]) -> list[Section]:
@@ -96,13 +96,19 @@ def _resource_sections(index: Index, tables: dict[str, Any]) -> list[Section]:
             for r in memory.itertuples()
         )
         table = Table("Memory", ("arm", "host peak RSS", *(name.replace("_", " ") for name in names)), rows, numeric=tuple(range(1, 2 + len(names))))
-        made.append(Section("memory", "Memory", "The highest resident memory of the process that trained, over its whole life.", _alt(table), table))
+        told = "The highest resident memory of the process that trained, over its whole life."
+        if any(name.startswith(("allocator_peak", "gpu_memory_used_bytes")) for name in names):
+            told += (
+                " Of a card: the allocator's peak is what the net needed (over its whole life, which decides what fits; steady: after warm-up); memory used is "
+                "what anybody had taken of it. The two are never compared with one another."
+            )
+        made.append(Section("memory", "Memory", told, alt_text(table), table))
     if len(phases):
         names = [name for name in ("spawn", "import", "build", "trace", "first", "warmup") if name in phases and phases[name].sum() > 0]
         rows = tuple((str(r["label"]), *(numbers.seconds(r[name]) for name in names), numbers.count(r["starts"])) for r in phases.to_dict("records"))
         says = {"first": "first call", "warmup": "warm-up"}
         table = Table("Start-up", ("arm", *(says.get(n, n) for n in names), "starts"), rows, numeric=tuple(range(1, len(names) + 2)))
-        made.append(Section("phases", "Start-up, phase by phase", "Median of starts that nothing else overlapped.", _alt(table), table))
+        made.append(Section("phases", "Start-up, phase by phase", "Median of starts that nothing else overlapped.", alt_text(table), table))
     return made
 
 
@@ -119,7 +125,7 @@ def _pipelines_section(tables: dict[str, Any]) -> Section | None:
     if need:
         rate = numbers.rate(need[1], str(frame["unit"].iloc[0]))
         says += f" The fastest training measured here on data that lie on the device ({need[0]}) takes {rate}: a pipeline below that starves it."
-    return Section("pipelines", "What input pipelines deliver by themselves", says, _alt(table), table)
+    return Section("pipelines", "What input pipelines deliver by themselves", says, alt_text(table), table)
 
 
 def _waits_section(tables: dict[str, Any]) -> Section | None:
@@ -129,7 +135,7 @@ def _waits_section(tables: dict[str, Any]) -> Section | None:
     rows = tuple((r.label, numbers.percent(r.share), numbers.percent(1 - r.share), numbers.count(r.blocks)) for r in frame.itertuples())
     table = Table("Waiting for input", ("arm", "waiting for input", "computing", "blocks or jobs"), rows, numeric=(1, 2, 3))
     says = "How much of the time of the accepted blocks, or of whole jobs, went into waiting for the next batch."
-    return Section("input_wait", "Waiting for input", says, _alt(table), table)
+    return Section("input_wait", "Waiting for input", says, alt_text(table), table)
 
 
 def _replay_sections(tables: dict[str, Any]) -> list[Section]:
@@ -143,12 +149,12 @@ def _replay_sections(tables: dict[str, Any]) -> list[Section]:
         columns = ("arm", "what came (lowest to highest round)", "what they ask for", "stand-ins", "stand-ins fed", "rounds")
         table = Table("Stand-in accelerators", columns, rows, numeric=(2, 3, 4, 5))
         says = "A stand-in takes a batch and then sleeps for the time of a step, so that all cores are left to the pipeline, as beside a real accelerator."
-        made.append(Section("replay", "What stand-in accelerators get", f"{feeds.feeds(frame)} {says}".strip(), _alt(table), table))
+        made.append(Section("replay", "What stand-in accelerators get", f"{feeds.feeds(frame)} {says}".strip(), alt_text(table), table))
     if len(curves):
         points = tuple((r.series, _with(r.axis, r.x), numbers.rate(r.point, r.unit), _share(r.point, r.one)) for r in curves.itertuples())
         table = Table("Feeding", ("pipeline", "with", "delivered", "stand-ins fed"), points, numeric=(2, 3))
         says = "What reached the stand-ins, over what whole numbers of them ask for; the thin bars span the lowest and the highest round."
-        made.append(Section("feeding", "How many accelerators this host can feed", says, _alt(table), table))
+        made.append(Section("feeding", "How many accelerators this host can feed", says, alt_text(table), table))
     return made
 
 
@@ -185,7 +191,7 @@ def _stalls_section(tables: dict[str, Any]) -> Section | None:
         "which a save is written; a triangle is the moment from which it is safe on the disk."
     )
     says += f" The figure shows the first {MOST_LANES} jobs, the table all." if len(rows) > MOST_LANES else ""
-    return Section("stalls", "Where the time of a job goes", says, _alt(table), table)
+    return Section("stalls", "Where the time of a job goes", says, alt_text(table), table)
 
 
 def _lane_row(lane: pd.DataFrame) -> tuple[str, ...]:
@@ -227,7 +233,7 @@ def _saves_section(tables: dict[str, Any]) -> Section | None:
     )
     table = Table("What a save costs", columns, tuple(rows), numeric=(5,))
     says = f"{_held(frame)}Medians of the rounds with their lowest and highest. Steps are longer while a save is written; the sum of that is shown for one save."
-    return Section("saves", "What a save costs", says, _alt(table), table)
+    return Section("saves", "What a save costs", says, alt_text(table), table)
 
 
 def _held(frame: pd.DataFrame) -> str:
@@ -257,7 +263,7 @@ def _slowdown_section(tables: dict[str, Any]) -> Section | None:
         "How much longer a whole job takes with saves than without, step for step. If a save did nothing but hold training, the job would take "
         "1 + held time / interval times as long: that is the dashed line."
     )
-    return Section("slowdown", "Slowdown against the time between saves", says, _alt(table), table)
+    return Section("slowdown", "Slowdown against the time between saves", says, alt_text(table), table)
 
 
 def _expected(held: float | None, interval: float | None) -> str:
@@ -268,7 +274,7 @@ def _given(value: float | None) -> float | None:
     return value if numbers.known(value) else None
 
 
-def _alt(table: Table, most: int = 12) -> str:
+def alt_text(table: Table, most: int = 12) -> str:
     """What a figure shows, for those who cannot see it: its first rows as text."""
     rows = "; ".join(", ".join(str(cell) for cell in row) for row in table.rows[:most])
     more = f"; and {len(table.rows) - most} more in the table" if len(table.rows) > most else ""

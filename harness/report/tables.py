@@ -18,8 +18,8 @@ CASE_COLUMNS = [
     "point", "low", "high", "n", "measured", "word", "carried_over", "equivalence",
 ]  # fmt: skip
 SWITCH_COLUMNS = ["switch", "title", "point", "low", "high", "n", "measured", "unproven", "trains"]
-TRAINS_NOTHING = {"pipeline", "replay", "epoch"}
-"""Workloads that only feed: what they gain is no gain of training."""
+TRAINS_NOTHING = {"pipeline", "replay", "epoch", "roof"}
+"""Workloads that only feed, or only compute: what they gain is no gain of training."""
 
 ARM_COLUMNS = ["cell", "rate", "low", "high", "unit", "rounds", "reason"]
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from harness.report.index import Index
 
 MOST_LINES = 8
+INFORMATION = frozenset({"power_cap"})
+"""Flags that tell of what is as it should be: a card under load runs at its power limit."""
 CONTROL_SYMBOLS = {"held": "✓ held", "failed": "✗ failed", "not shown": "? not shown"}
 
 
@@ -158,4 +160,6 @@ def _flags(index: Index) -> Check:
     if not count:
         return Check("good", "Flags", "None was raised.")
     lines = [f"{code} ({n:,}): {texts[code]}" if code in texts else f"{code} ({n:,})" for code, n in count.most_common()]
+    if INFORMATION.issuperset(count):
+        return Check("good", "Flags", f"{numbers.plural(sum(count.values()), 'flag')} raised, for information only.", _few(lines))
     return Check("warn", "Flags", f"{numbers.plural(sum(count.values()), 'flag')} raised; no round was dropped for them.", _few(lines))

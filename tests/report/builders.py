@@ -104,6 +104,19 @@ def make_round(contrast: Contrast, rates: dict[str, float], index: int = 0, quad
     return RoundRecord(**{**values, **more})
 
 
+def make_samples(round_: str, device: str, start_s: float = 0.0, period_s: float = 1.0, why: str | None = None, **series: list[float | None]) -> Any:
+    """Samples of one device in a round, `period_s` apart, as the frame that a bundle gives: a list of values a name; None is a null with the reason `why`."""
+    import pandas as pd
+
+    rows = [
+        (round_, device, round((start_s + i * period_s) * 1e9), name, value, why if value is None else None)
+        for name, values in series.items()
+        for i, value in enumerate(values)
+    ]
+    frame = pd.DataFrame.from_records(rows, columns=["round", "device", "t_ns", "name", "value", "reason"])
+    return frame.astype({"round": "category", "device": "category", "name": "category", "value": float})
+
+
 def make_machine(**more: Any) -> Machine:
     values: dict[str, Any] = {
         "slug": "xeon-2c", "cpu_model": "Intel Xeon Processor 2.1 GHz", "cores": 2, "memory_bytes": 17179869184, "gpus": (),

@@ -155,7 +155,7 @@ def test_one_round_shows_n_and_no_spread():
 
 
 def test_the_raw_rounds_divide_to_the_effect_shown():
-    assert "| 0 | ABBA | 4.00 samples/s | 9.50 samples/s | 2.38x |" in markdown_of(small())
+    assert "| 1 | ABBA | 4.00 samples/s | 9.50 samples/s | 2.38x |" in markdown_of(small())
 
 
 def test_every_card_has_the_command_that_repeats_it(full):
