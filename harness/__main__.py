@@ -15,7 +15,11 @@ from harness.errors import ConfigError, HarnessError
 if TYPE_CHECKING:
     from harness.config import Settings
     from harness.model import Machine, Manifest, Plan
+    from harness.run import Watcher
     from harness.store import Bundle
+    from harness.watch.exporter import Endpoint
+
+DOCTOR_FILE = "doctor.json"
 
 USAGE = """\
 usage: python -m harness +sweep=NAME [key=value ...]
@@ -51,9 +55,13 @@ def main(arguments: Sequence[str]) -> int:
         print_plan(plan, outlook(plan), overhead_rows(plan), total_seconds(plan), settings.budget_s)
         return 0
     from harness.store import Bundle  # noqa: PLC0415
+    from harness.watch.exporter import serve  # noqa: PLC0415
 
-    bundle = Bundle.create(settings.results_dir, _manifest(settings, machine, plan))
-    return _carry_out(settings, machine, bundle, resumed=False)
+    with serve(settings.prometheus_port, settings.prometheus_address) as endpoint:
+        bundle = Bundle.create(settings.results_dir, _manifest(settings, machine, plan))
+        if settings.sweep is not None and settings.sweep.doctor:
+            _examine(settings, bundle)
+        return _carry_out(settings, machine, bundle, endpoint, resumed=False)
 
 
 def _plan(settings: Settings, machine: Machine) -> Plan:
@@ -93,7 +101,10 @@ def _manifest(settings: Settings, machine: Machine, plan: Plan) -> Manifest:
     )
 
 
-ASIDE = {"resume", "results_dir", "verbosity", "data.dir", "checkpoint.dir", "budget", "telemetry.enabled", "telemetry.host_period_s"}
+ASIDE = {
+    "resume", "results_dir", "verbosity", "data.dir", "checkpoint.dir", "budget", "telemetry.enabled", "telemetry.host_period_s",
+    "telemetry.prometheus_port", "telemetry.prometheus_address", "telemetry.tensorboard",
+}  # fmt: skip
 """Keys that change nothing of what is measured, so that they may be given anew when a run is resumed."""
 
 
@@ -101,6 +112,7 @@ def _resume(settings: Settings, machine: Machine) -> int:
     """Go on with a bundle. Refused where machine, software, claims or plan are not those of its first part."""
     from harness.config import claims_hash  # noqa: PLC0415
     from harness.store import Bundle  # noqa: PLC0415
+    from harness.watch.exporter import serve  # noqa: PLC0415
 
     typed = [text for text in settings.overrides if text.lstrip("+").partition("=")[0] not in ASIDE]
     if settings.plan_only:
@@ -115,7 +127,26 @@ def _resume(settings: Settings, machine: Machine) -> int:
         raise ConfigError(f"resume={settings.resume}: conf/claims/ has changed since this run began; start a new run")
     if settings.sweep is not None and _plan(settings, machine) != manifest.plan:
         raise ConfigError(f"resume={settings.resume}: was planned otherwise (sweep {manifest.plan.sweep}); give the same keys, or resume={settings.resume} alone")
-    return _carry_out(settings, machine, bundle, resumed=True)
+    with serve(settings.prometheus_port, settings.prometheus_address) as endpoint:
+        return _carry_out(settings, machine, bundle, endpoint, resumed=True)
+
+
+def _examine(settings: Settings, bundle: Bundle) -> None:
+    """Let the doctor look at the machine before anything is measured, and keep what it found in the bundle. It stops nothing: what is wrong with a round
+    is told by the round."""
+    from harness.doctor import USUAL_NOISE_S  # noqa: PLC0415
+    from harness.doctor.checks import diagnose  # noqa: PLC0415
+    from harness.doctor.examine import examine  # noqa: PLC0415
+    from harness.doctor.show import as_json, summary  # noqa: PLC0415
+
+    def tell(text: str) -> None:
+        if settings.verbosity != "quiet":
+            print(f"doctor: {text}", file=sys.stderr)  # noqa: T201 - nothing else is on the terminal yet
+
+    slug, facts = examine(USUAL_NOISE_S, tell=tell)
+    rows = diagnose(facts)
+    bundle.write_cleaned(DOCTOR_FILE, as_json(slug, rows))
+    tell(f"{summary(rows)} All of it is in {DOCTOR_FILE}.")
 
 
 def _begin_part(bundle: Bundle) -> int:
@@ -128,7 +159,7 @@ def _begin_part(bundle: Bundle) -> int:
     return len(parts)
 
 
-def _carry_out(settings: Settings, machine: Machine, bundle: Bundle, *, resumed: bool) -> int:
+def _carry_out(settings: Settings, machine: Machine, bundle: Bundle, endpoint: Endpoint | None, *, resumed: bool) -> int:
     """Measure, judge and report a bundle's plan, one run at a time on a machine; return the exit code."""
     from harness.config import data_settings  # noqa: PLC0415
     from harness.config.keys import ROOT  # noqa: PLC0415
@@ -137,24 +168,33 @@ def _carry_out(settings: Settings, machine: Machine, bundle: Bundle, *, resumed:
     from harness.report import render  # noqa: PLC0415
     from harness.run import Local, carry_out, conclude, exit_code, failed_contrasts, stop_on_signals  # noqa: PLC0415
     from harness.store import Bundle  # noqa: PLC0415
+    from harness.watch.several import Several  # noqa: PLC0415
+    from harness.watch.tensorboard import log_to  # noqa: PLC0415
 
     plan = bundle.manifest.plan
     scratch = (settings.checkpoint_dir or bundle.path) / f"scratch-{bundle.path.name}"
     cpus = tuple(sorted(os.sched_getaffinity(0)))
-    local = Local(settings.factors, data_settings(settings.data_dir), (ROOT,), scratch, cpus, settings.host_period_s)
+    local = Local(settings.factors, data_settings(settings.data_dir), (ROOT,), scratch, cpus, settings.host_period_s, settings.tensorboard)
     with Display(settings.verbosity) as display, stop_on_signals() as stop:
         display.plan(plan, bundle.path.name, machine.slug)
+        if endpoint is not None:
+            endpoint.exporter.plan(plan, bundle.path.name, machine)
+            display.note(endpoint.text)
         with machine_lock(bundle.path.name, tell=display.note, stop=stop):
             if resumed:  # read anew: another resume of the same run may have been waited for
                 bundle = Bundle.open(bundle.path, settings.results_dir)
             part = _begin_part(bundle) if resumed else 0
             shutil.rmtree(scratch, ignore_errors=True)  # what a killed part may have left
-            ended = carry_out(plan, bundle, local, display, stop, budget_s=settings.budget_s, part=part)
+            with log_to(bundle.tensorboard if settings.tensorboard else None, plan, machine.gpus, display.note) as log:
+                watchers: list[Watcher] = [display]
+                watchers += [endpoint.exporter] if endpoint is not None else []
+                watchers += [log] if log is not None else []
+                ended = carry_out(plan, bundle, local, Several(*watchers), stop, budget_s=settings.budget_s, part=part)
         shutil.rmtree(scratch, ignore_errors=True)
         bundle.clean_logs()
         verdicts = conclude(plan, bundle)
-        records = bundle.records()
-        for name, data in render(bundle.manifest, records, verdicts, bundle.notes).items():
+        records, samples = bundle.records(), bundle.telemetry_if_sound()
+        for name, data in render(bundle.manifest, records, verdicts, bundle.notes, samples).items():
             bundle.write_bytes(name, data)
         display.verdicts(verdicts, ended.reason, bundle.path)
         for name, outcome in failed_contrasts(plan, records).items():

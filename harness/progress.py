@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TextIO
 
 from harness.console import clean, console, not_here, print_verdicts
-from harness.model import Case, Contrast, Estimate, Plan, Reason, Round, Verdicts
+from harness.model import Case, Contrast, Estimate, Plan, Reason, Round, RoundRecord, Verdicts
 from harness.report import numbers
 from harness.report.index import short_labels
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
     from harness.measure.session import Progress
+    from harness.measure.telemetry.provider import Sample
 
 
 @dataclass
@@ -130,6 +131,12 @@ class Display:
             state.doing = f"{label}: {progress.text}" if label else progress.text
             self._debug(f"  {state.doing}")
         self._refresh()
+
+    def sampled(self, samples: Sequence[Sample]) -> None:
+        """The panel shows nothing of the machine but its foreign load."""
+
+    def ended(self, record: RoundRecord) -> None:
+        """What is shown of a round that has ended was told by its session."""
 
     def estimate(self, title: str, estimate: Estimate | None) -> None:
         """Show the estimate so far of a case; it is no verdict."""

@@ -21,21 +21,24 @@ from harness.measure.blocks import quad_rules
 from harness.measure.machine import free_memory_bytes
 from harness.measure.session import Place, Progress, run_round
 from harness.measure.telemetry.beside import Telemetry, open_telemetry
-from harness.model import Estimate, Outcome, Plan, Reason, Round, RoundRecord, Scalar, State, Verdicts
+from harness.measure.telemetry.flags import FlagRules, flag_rules
+from harness.measure.telemetry.nvml.room import free_bytes
+from harness.measure.telemetry.provider import Sample
+from harness.model import Estimate, Gpu, Outcome, Plan, Reason, Round, RoundRecord, Scalar, State, Verdicts
 from harness.plan.cells import localise
 from harness.plan.specs import Factor
-from harness.plan.study import MOST_LOST, Ledger, Situation, next_of_all, remaining_s
+from harness.plan.study import MOST_LOST, REPORT_RESERVE_S, Ledger, Situation, next_of_all, remaining_s
 from harness.store import Bundle
-
-REPORT_RESERVE_S = 20.0
-"""Seconds of a budget that are kept for judging and for the report."""
+from harness.watch.places import with_places
 
 
 class Watcher(Protocol):
-    """What wants to see a run as it goes: the live display, or nothing."""
+    """What wants to see a run as it goes: the live display, logs, an endpoint. None of it may raise: a run does not end because of who looks on."""
 
     def round(self, round_: Round, done: int, time_left_s: float | None) -> None: ...
     def tell(self, progress: Progress) -> None: ...
+    def sampled(self, samples: Sequence[Sample]) -> None: ...
+    def ended(self, record: RoundRecord) -> None: ...
     def estimate(self, title: str, estimate: Estimate | None) -> None: ...
 
 
@@ -85,6 +88,7 @@ class Local:
     scratch: Path | None = None  # where jobs may write: on the storage that they are about
     cpus: tuple[int, ...] = ()  # those that this process may use
     host_period_s: float | None = None  # seconds between two samples of the host; None: no telemetry
+    curves: bool = False  # whether workers leave their losses in the bundle, for TensorBoard
 
 
 def carry_out(
@@ -107,38 +111,54 @@ def carry_out(
     ledger = Ledger(records)
     closed: dict[str, Reason] = {}
     rules = quad_rules(plan.thresholds)
+    cards = cards_of(plan, bundle.manifest.machine.gpus)
 
     def spent() -> bool:
         return budget_s is not None and clock() - started > budget_s - REPORT_RESERVE_S
 
     place = Place(bundle.logs, bundle.proofs, bundle.live, local.import_roots, local.scratch)
-    with _watched(plan, bundle, local) as telemetry:
+    with _watched(bundle, local, flag_rules(plan.thresholds), watcher) as telemetry:
+        telemetry.idle()
         while not stop():
             left = None if budget_s is None else budget_s - (clock() - started) - REPORT_RESERVE_S
-            situation = Situation(free_memory_bytes(), left, part, plan.thresholds.get("lost_share", MOST_LOST))
+            lost_share = plan.thresholds.get("lost_share", MOST_LOST)
+            situation = Situation(free_memory_bytes(), left, part, lost_share, None if telemetry.stuck else free_bytes(cards))
             answer = next_of_all(plan, ledger, lambda name: settled(plan, name, records), situation, closed)
             if not isinstance(answer, Round):
                 return Ended(answer.reason, closed)
             open_s = remaining_s(plan, ledger, closed)
             watcher.round(answer, len(records), open_s if left is None else min(left, open_s))
             here = localise(answer, plan.cells, local.factors, local.settings, local.cpus)
+            here = with_places(here, plan.cells, bundle.tensorboard, curves=local.curves)
             measure = partial(run_round, here, place, tell=watcher.tell, stop=lambda: stop() or spent(), part=part, thresholds=rules)
             record = telemetry.over(here, measure)
             bundle.append(record)
             records.append(record)
             ledger.add(record)
+            watcher.ended(record)
             _show_estimate(plan, answer, records, watcher)
             if spent() and not stop():
                 return Ended(Reason("budget", "the budget is used up"), closed)
     return Ended(Reason("interrupted", "stopped by request; what had finished is kept"), closed)
 
 
+def cards_of(plan: Plan, gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Return the cards that anything of the plan computes on."""
+    processes = (process for contrast in plan.contrasts for trial in contrast.trials for process in trial.processes)
+    wanted = {uuid for process in processes for uuid in process.gpus or ()}
+    return tuple(gpu for gpu in gpus if gpu.uuid in wanted)
+
+
 @contextmanager
-def _watched(plan: Plan, bundle: Bundle, local: Local) -> Iterator[Telemetry]:
-    """Open telemetry for a part of a run (of the cards only if the plan computes on any), and pack what it has written when the part ends."""
+def _watched(bundle: Bundle, local: Local, rules: FlagRules, watcher: Watcher) -> Iterator[Telemetry]:
+    """Open telemetry for a part of a run, and pack what it has written when the part ends. Cards are watched even if the plan computes on none."""
     bundle.pack_telemetry()  # what an earlier part left, that was killed
-    gpus = bundle.manifest.machine.gpus if any(cell.device == "gpu" for cell in plan.cells.values()) else ()
-    telemetry = open_telemetry(gpus, bundle.live, bundle.append_telemetry, local.host_period_s)
+
+    def write(round_: str, samples: Sequence[Sample]) -> None:
+        bundle.append_telemetry(round_, samples)
+        watcher.sampled(samples)
+
+    telemetry = open_telemetry(bundle.manifest.machine.gpus, bundle.live, write, local.host_period_s, rules)
     try:
         yield telemetry
     finally:
@@ -174,7 +194,8 @@ def exit_code(plan: Plan, records: Sequence[RoundRecord], verdicts: Verdicts, en
 def failed_contrasts(plan: Plan, records: Sequence[RoundRecord]) -> dict[str, Outcome]:
     """Return the contrasts that lack results because rounds were lost, with the outcome of the last of those.
 
-    A contrast that came to its first look lacks nothing, however many attempts that took; nor does one whose claim takes a kill for its result.
+    A contrast that came to its first look lacks nothing, however many attempts that took, nor does a search once one probe gave an answer, nor one
+    whose claim takes a kill for its result.
     """
     ledger = Ledger(records)
     missing: dict[str, Outcome] = {}
@@ -183,6 +204,6 @@ def failed_contrasts(plan: Plan, records: Sequence[RoundRecord]) -> dict[str, Ou
         lost = [r.outcome for r in ledger.of(contrast.id) if r.outcome.state in {State.FAILED, State.INVALID}]
         if contrast.id in kills:
             lost = [outcome for outcome in lost if not outcome.out_of_memory]
-        if lost and ledger.completed[contrast.id] < contrast.looks[0]:
+        if lost and ledger.completed[contrast.id] < (1 if contrast.search else contrast.looks[0]):
             missing[contrast.id] = lost[-1]
     return missing

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 LEAVES = {"model", "errors"}
 ROOMS = {"plan", "judge", "report", "store", "measure"}
-JOINERS = {"config", "run", "progress", "command", "console", "doctor"}
+JOINERS = {"config", "run", "progress", "command", "console", "doctor", "watch"}
 FRAMEWORKS = {"tensorflow", "keras", "tf_keras", "torch", "jax", "onnxruntime", "openvino", "tensorrt"}
 OLDEST_PYTHON = (3, 8)
 """The oldest interpreter that a level may name; the worker, the runtimes and the contract run on it."""
@@ -98,9 +98,13 @@ def test_workloads_know_the_errors_of_the_house_and_nothing_else_of_the_instrume
     ]
 
 
-def test_only_one_file_speaks_nvml():
-    may = {"harness/measure/telemetry/nvml.py", "harness/doctor/nvml.py"}
-    assert may >= {name(path) for path in HARNESS for _, module in imports(path) if module == "pynvml"}
+def test_only_one_file_imports_the_binding_to_nvml():
+    assert {"harness/measure/telemetry/nvml/library.py"} == {name(path) for path in HARNESS for _, module in imports(path) if module == "pynvml"}
+
+
+def test_only_one_package_asks_nvml_anything():
+    asking = {name(path) for path in HARNESS if re.search(r"\"nvml[A-Z]", path.read_text())}
+    assert {"harness/measure/telemetry/nvml"} == {asker.rpartition("/")[0] for asker in asking}
 
 
 def test_the_worker_and_the_contract_need_the_standard_library_only():
@@ -119,6 +123,7 @@ def test_what_runs_inside_a_worker_parses_on_the_oldest_python(path):
         ("harness.plan, harness.store, harness.measure.session, harness.config", FRAMEWORKS | {"pandas", "matplotlib", "sklearn"}),
         ("harness.judge, harness.report, harness.store", FRAMEWORKS | {"hydra", "omegaconf"}),
         ("harness.run, harness.progress, harness.__main__", FRAMEWORKS | {"matplotlib", "sklearn"}),
+        ("harness.watch.exporter, harness.watch.tensorboard", FRAMEWORKS | {"prometheus_client", "tensorboardX", "pandas", "matplotlib"}),
     ],
 )
 def test_an_import_of_the_rooms_does_not_load_what_they_can_do_without(modules, heavy):

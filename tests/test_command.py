@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from harness.model import IDLE_ROUND
 from harness.store import Bundle
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -92,9 +93,10 @@ def test_no_line_of_a_bundle_names_a_path_of_this_machine(finished: tuple[subpro
 
 
 def test_the_host_was_watched_during_every_round(finished: tuple[subprocess.CompletedProcess[str], Path]) -> None:
-    telemetry = Bundle.open(finished[1], finished[1].parent).telemetry()
-    assert {record["round"] for record in lines(finished[1])} == set(telemetry["round"])
-    assert {"host"} == set(telemetry["device"])
+    bundle = Bundle.open(finished[1], finished[1].parent)
+    telemetry = bundle.telemetry()
+    assert {record["round"] for record in lines(finished[1])} == set(telemetry["round"]) - {IDLE_ROUND}
+    assert {"host", *(gpu.uuid for gpu in bundle.manifest.machine.gpus)} == set(telemetry["device"])
     assert not (finished[1] / "telemetry.jsonl").exists()
 
 

@@ -28,6 +28,8 @@ from tests.plan.builders import make_gpu, make_machine
         (["+sweep=smoke", "switch.exec=eager"], "switch.exec=eager: there is no key exec in switch; known: input, "),
         (["+sweep=smoke", "devices.kind=tpu"], "devices.kind=tpu: 'tpu' is not one of [auto, cpu, gpu]"),
         (["+sweep=smoke", "workload.batch=0"], "workload.batch=0: must be at least 1"),
+        (["+sweep=smoke", "workload.batch=1.5"], "workload.batch=1.5: '1.5' is not a whole number"),
+        (["+sweep=smoke", "workload.image=max"], "workload.image=max: 'max' is not a whole number"),
         (["+sweep=smoke", "budget=soon"], "budget=soon: is no duration; write 45m"),
         (["+sweep=smoke", "+sweep=quick"], "+sweep=smoke +sweep=quick: one sweep at a time"),
         (["sweep=smoke"], "sweep=smoke: a sweep is added with a plus sign, as in +sweep=smoke"),
@@ -143,10 +145,16 @@ def test_a_switch_changes_the_baseline_of_every_arm_that_does_not_name_it() -> N
 def test_the_plan_records_every_threshold_and_one_that_was_overridden() -> None:
     settings = read_settings(["+sweep=quick", "+thresholds.control_band=0.1"])
     found = to_plan(settings, make_bench(settings, make_machine())).thresholds
-    assert (0.1, 0.01) == (found["control_band"], found["floor_cpu"])
+    assert (0.1, 0.01, 0.75) == (found["control_band"], found["floor_cpu"], found["low_clock_share"])
 
 
-@pytest.mark.parametrize("override", ["+thresholds.control_band=5", "+thresholds.floor_cpu=-1", "+thresholds.control_alpha=0.5"])
+def test_what_telemetry_flags_by_can_be_overridden() -> None:
+    settings = read_settings(["+sweep=quick", "+thresholds.low_clock_share=0.6", "+thresholds.swapped_bytes=0"])
+    found = to_plan(settings, make_bench(settings, make_machine())).thresholds
+    assert (0.6, 0.0) == (found["low_clock_share"], found["swapped_bytes"])
+
+
+@pytest.mark.parametrize("override", ["+thresholds.control_band=5", "+thresholds.floor_cpu=-1", "+thresholds.control_alpha=0.5", "+thresholds.low_clock_share=75"])
 def test_a_threshold_that_makes_no_sense_is_refused(override: str) -> None:
     with pytest.raises(ConfigError, match="must be at least 0"):
         read_settings(["+sweep=quick", override])
@@ -222,4 +230,5 @@ def test_an_interval_between_saves_chosen_by_hand_makes_jobs_readings() -> None:
     settings = read_settings(["+sweep=checkpoint", "checkpoint.interval=4", "only=[sync-stall]"])
     plan = to_plan(settings, make_bench(settings, make_machine()))
     assert {"reading"} == {case.role.value for case in plan.claims[0].cases}
-    assert {4} == {cell.sizes["interval_steps"] for cell in plan.cells.values() if cell.workload == "checkpointed"}
+    # Arms that are about an interval keep their own.
+    assert {4, 12} == {cell.sizes["interval_steps"] for cell in plan.cells.values() if cell.workload == "checkpointed"}

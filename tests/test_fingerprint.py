@@ -21,10 +21,12 @@ CHANGES = [
     {"gpu_driver": "570.86.10"},
     {"cuda_driver": "12.8"},
     {"cpu_governor": "powersave"},
+    {"cpu_sockets": 2},
+    {"cpu_physical_cores": 64},
 ]
 
 
-CARD_CHANGES = [{"pci_id": "00000000:17:00.0"}, {"vbios": "96"}, {"power_limit_w": 300.0}, {"ecc": False}, {"mig": "enabled"}, {"compute_mode": "exclusive_process"}]
+CARD_CHANGES = [{"pci_id": "00000000:17:00.0"}, {"vbios": "96"}, {"power_limit_w": 300.0}, {"ecc": False}, {"mig": "enabled"}, {"compute_mode": "exclusive_process"}, {"cuda_cores": 6912}]
 
 
 @pytest.mark.parametrize("change", CARD_CHANGES, ids=lambda change: next(iter(change)))

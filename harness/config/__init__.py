@@ -14,11 +14,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from harness.config.keys import CONF, ROOT, compose_keys
+from harness.config.keys import CONF, ROOT, TelemetryKeys, compose_keys
 from harness.errors import ConfigError
 from harness.judge.thresholds import Thresholds
 from harness.measure.blocks import QuadRules
-from harness.model import Machine, Plan, Scalar, stable_id
+from harness.measure.telemetry.flags import FlagRules
+from harness.model import LARGEST, Machine, Plan, Scalar, stable_id
 from harness.plan.build import Request, make_plan
 from harness.plan.cells import Bench, contradiction, level, unmet
 from harness.plan.specs import ClaimSpec, Factor, Rung, SweepSpec, WorkloadSpec, convert, load_claims, read_yaml
@@ -49,6 +50,9 @@ class Settings:
     checkpoint_dir: Path | None
     machine_name: str | None
     host_period_s: float | None  # seconds between two samples of the host; None: no telemetry at all
+    prometheus_port: int | None  # None: nothing is served; 0: any free one
+    prometheus_address: str
+    tensorboard: bool
     budget_s: float | None
     plan_only: bool
     resume: str | None
@@ -105,10 +109,13 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     for name, value in sizes.items():
         if isinstance(value, int) and value < 1:
             raise ConfigError(f"workload.{name}={value}: must be at least 1")
+        if isinstance(value, str) and value != LARGEST:
+            raise ConfigError(f"workload.{name}={value}: {value!r} is not a whole number, nor {LARGEST} (the largest that there is room for)")
     interval = keys["checkpoint"]["interval"]
     if interval is not None and interval < 1:
         raise ConfigError(f"checkpoint.interval={interval}: must be at least 1 (steps from one save to the next)")
     switch = {name: value for name, value in keys["switch"].items() if value is not None}
+    budget_s = parse_budget(keys["budget"] or (sweep.budget if sweep else None))
     return Settings(
         overrides=tuple(arguments),
         sweep=_checked_sweep(sweep) if sweep else None,
@@ -117,7 +124,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         factors=factors,
         claims=load_claims(CONF / "claims"),
         rungs=convert(read_yaml(CONF / "ladder.yaml"), dict[str, list[Rung]], "conf/ladder.yaml"),
-        request=Request(tuple(keys["only"]), _checked_alpha(keys["alpha"]), keys["seed"], workload.name, sizes, interval),
+        request=Request(tuple(keys["only"]), _checked_alpha(keys["alpha"]), keys["seed"], workload.name, sizes, interval, budget_s, profile=keys["telemetry"]["profile"]),
         switch=switch,
         device=keys["devices"]["kind"],
         device_count=keys["devices"]["count"],
@@ -125,14 +132,24 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         checkpoint_dir=_existing_folder("checkpoint.dir", keys["checkpoint"]["dir"]),
         machine_name=keys["machine"]["name"],
         host_period_s=_checked_period(keys["telemetry"]["host_period_s"]) if keys["telemetry"]["enabled"] else None,
-        budget_s=parse_budget(keys["budget"] or (sweep.budget if sweep else None)),
+        prometheus_port=_checked_port(keys["telemetry"]),
+        prometheus_address=keys["telemetry"]["prometheus_address"],
+        tensorboard=keys["telemetry"]["tensorboard"],
+        budget_s=budget_s,
         plan_only=keys["plan"],
         resume=keys["resume"],
         results_dir=(ROOT / keys["results_dir"]).resolve(),
         verbosity=keys["verbosity"],
         thresholds=_checked_thresholds(keys["thresholds"]),
-        resolved={name: value for name, value in keys.items() if name not in {"results_dir", "data", "checkpoint", "resume", "plan", "verbosity"}},
+        resolved=_recorded(keys),
     )
+
+
+def _recorded(keys: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys as the manifest records them: without paths, and without where on the network the run could be watched."""
+    telemetry = {name: value for name, value in keys["telemetry"].items() if not name.startswith("prometheus_")}
+    aside = {"results_dir", "data", "checkpoint", "resume", "plan", "verbosity"}
+    return {name: telemetry if name == "telemetry" else value for name, value in keys.items() if name not in aside}
 
 
 def _checked_sweep(sweep: SweepSpec) -> SweepSpec:
@@ -152,11 +169,12 @@ def _checked_sweep(sweep: SweepSpec) -> SweepSpec:
 
 
 def _checked_thresholds(given: dict[str, float]) -> dict[str, float]:
-    known = [item.name for kind in (Thresholds, QuadRules) for item in fields(kind)]
+    known = [item.name for kind in (Thresholds, QuadRules, FlagRules) for item in fields(kind)]
     for name, value in given.items():
         if name not in known:
             raise ConfigError(f"thresholds.{name}: there is no such threshold; known: {', '.join(known)}")
-        most = 0.5 if name == "control_alpha" else 1.0 if name in {"control_band", "control_failed", "lost_share", "pooled_share"} else math.inf
+        shares = {"control_band", "control_failed", "lost_share", "pooled_share", "low_clock_share"}
+        most = 0.5 if name == "control_alpha" else 1.0 if name in shares else math.inf
         if not 0 <= value < most:
             raise ConfigError(f"thresholds.{name}={value}: must be at least 0{'' if most == math.inf else f' and below {most:g}'}")
     return given
@@ -167,6 +185,21 @@ def _checked_period(period_s: float) -> float:
     if not 0.1 <= period_s <= 3600:
         raise ConfigError(f"telemetry.host_period_s={period_s}: must be at least 0.1 and at most 3600 (seconds from one sample of the host to the next)")
     return period_s
+
+
+def _checked_port(telemetry: dict[str, Any]) -> int | None:
+    """Return the port to serve metrics on, None for none. Refuse an address that would be open to everyone without anybody having said so."""
+    port, address = telemetry["prometheus_port"], telemetry["prometheus_address"]
+    if port is None:
+        default = TelemetryKeys().prometheus_address
+        if address != default:
+            raise ConfigError(f"telemetry.prometheus_address={address}: nothing is served without a port; add telemetry.prometheus_port=9400")
+        return None
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"telemetry.prometheus_port={port}: must lie between 0 (any free one) and 65535")
+    if not address.strip():
+        raise ConfigError("telemetry.prometheus_address=: is empty; name an address, such as 127.0.0.1, or 0.0.0.0 for all of this machine's")
+    return int(port)
 
 
 def data_settings(folder: Path) -> dict[str, Scalar]:
@@ -233,6 +266,8 @@ def choose_device(settings: Settings, machine: Machine) -> str:
 def make_bench(settings: Settings, machine: Machine) -> Bench:
     """Return the bench. Raises ConfigError for `switch.` levels that are unknown, contradict one another, or that this machine has not."""
     device = choose_device(settings, machine)
+    if device == "cpu" and LARGEST in settings.request.sizes.values():
+        raise ConfigError(f"workload.batch={LARGEST}: is looked for on a GPU only, as on a CPU the search would end in swapping; give a number")
     baseline = {name: factor.default for name, factor in settings.factors.items()}
     plain = Bench(machine, device, settings.factors, settings.workloads, baseline, settings.device_count or 1)
     for name, value in settings.switch.items():
@@ -256,7 +291,7 @@ def to_plan(settings: Settings, bench: Bench) -> Plan:
     if settings.sweep is None:
         raise ConfigError("no sweep was named; add +sweep=quick, or run python -m harness alone to see them")
     plan = make_plan(settings.claims, settings.sweep, bench, settings.rungs.get(bench.device, []), settings.request)
-    return replace(plan, thresholds={**asdict(Thresholds()), **asdict(QuadRules()), **settings.thresholds})
+    return replace(plan, thresholds={**asdict(Thresholds()), **asdict(QuadRules()), **asdict(FlagRules()), **settings.thresholds})
 
 
 def claims_hash(settings: Settings) -> str:

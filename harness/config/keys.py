@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from harness.errors import ConfigError
 from harness.plan.specs import Factor
@@ -48,7 +48,7 @@ class WorkloadKeys:
     proof: dict[str, Any] = field(default_factory=dict)
     computes: bool = True
     proven_as: Optional[str] = None  # noqa: UP045
-    batch: Optional[int] = None  # noqa: UP045
+    batch: Optional[Union[int, str]] = None  # noqa: UP007, UP045
     image: Optional[int] = None  # noqa: UP045
     length: Optional[int] = None  # noqa: UP045
 
@@ -73,6 +73,10 @@ class CheckpointKeys:
 class TelemetryKeys:
     enabled: bool = True
     host_period_s: float = 1.0
+    prometheus_port: Optional[int] = None  # noqa: UP045
+    prometheus_address: str = "127.0.0.1"
+    tensorboard: bool = False
+    profile: bool = False
 
 
 @dataclass
@@ -161,10 +165,14 @@ def _explain(error: Exception, arguments: list[str], factors: dict[str, Factor])
         group = key
         known = sorted(path.stem for path in (CONF / group).glob("*.yaml"))
         return f"{shown}: there is no {group} {value!r}; known: {', '.join(known)}"
-    wanted = re.search(r"could not be converted to (\w+)|Value '.*?' of type '.*?' is not a valid (\w+)|is not a valid (bool)|Invalid value '.*?', expected one of (\[.*?\])", text)
+    wanted = re.search(
+        r"could not be converted to (\w+)|Value '.*?' of type '.*?' is not a valid (\w+)|is not a valid (bool)"
+        r"|incompatible with type hint '\S*Union\[(int)|Invalid value '.*?', expected one of (\[.*?\])",
+        text,
+    )
     if wanted:
         kind = next(group for group in wanted.groups() if group)
-        words = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "bool": "true or false"}
+        words = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "bool": "true or false", "int": "a whole number"}
         return f"{shown}: {value!r} is not {words.get(kind, 'one of ' + kind if kind.startswith('[') else kind)}"
     if "mismatched input" in text or "no viable alternative" in text or "token recognition" in text or "extraneous input" in text:
         return f"{shown}: cannot be read; put values with commas, spaces or brackets in quotes, as in 'only=[graph-speedup,retracing]' or 'machine.name=\"a,b\"'"

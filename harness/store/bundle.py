@@ -1,7 +1,7 @@
 """A run's folder under `results/`: created once, appended to as rounds end, read back by anyone who was handed a copy.
 
     <UTC time>-<machine>-<suffix>/  manifest.json  records.jsonl  verdicts.json  report.html  report.md  proofs/  logs/  plots/  live.json
-                                    telemetry.jsonl (while a run goes on)  telemetry.parquet (afterwards)
+                                    telemetry.jsonl (while a run goes on)  telemetry.parquet (afterwards)  doctor.json (of some sweeps)
 
 Knows nothing of what is measured or concluded; what is in a file is `harness.model`'s business.
 """
@@ -96,6 +96,11 @@ class Bundle:
         return self.path / "proofs"
 
     @property
+    def tensorboard(self) -> Path:
+        """The folder of what TensorBoard shows, which is made when there is any."""
+        return self.path / "tensorboard"
+
+    @property
     def live(self) -> Path:
         """The file that names the processes of a running session."""
         return self.path / "live.json"
@@ -178,6 +183,10 @@ class Bundle:
         """Write a text file in UTF-8, whole or not at all; `name` is relative to the bundle and may name a folder (`plots/x.svg`)."""
         self.write_bytes(name, text.encode("utf-8", "replace"))
 
+    def write_cleaned(self, name: str, text: str) -> None:
+        """As `write_text`, without absolute paths and the host's name."""
+        self.write_text(name, "\n".join(map(self._clean, text.split("\n"))))
+
     def write_bytes(self, name: str, data: bytes) -> None:
         """Write a file, whole or not at all. Raises BundleError for a name that leads out of the bundle."""
         path = files.inside(self.path, name)
@@ -217,6 +226,14 @@ class Bundle:
         for note in notes:
             self._note(note)
         return found
+
+    def telemetry_if_sound(self) -> pd.DataFrame | None:
+        """Return `telemetry()`, or None where it cannot be read; then `notes` says why."""
+        try:
+            return self.telemetry()
+        except (BundleError, ImportError) as error:
+            self._note(str(error))
+            return None
 
     def load_proof(self, name: str) -> dict[str, np.ndarray]:
         """Return the arrays of a proof by name. `name` is that of a record (`proofs/x.npz`, or `x.npz` for short).
