@@ -109,9 +109,11 @@ def short_labels(cells: Sequence[Cell]) -> list[str]:
     varying = [key for key in keys if len({entry.get(key) for entry in flat}) > 1]
     usual = {key: Counter(entry.get(key) for entry in flat).most_common(1)[0][0] for key in varying}
     sizes = {key for cell in cells for key in cell.sizes}
+    # Where no way of feeding is most arms' own, none goes without saying.
+    plural = {key for key in ("input",) if key in usual and sum(entry.get(key) == usual[key] for entry in flat) <= len(cells) / 2}
     labels = []
     for entry in flat:
-        always = {"execution", *sizes} if len(cells) > 3 else set(entry)
+        always = {"execution", *sizes, *plural} if len(cells) > 3 else set(entry)
         named = [key for key in varying if key in entry and (key in always or entry[key] != usual[key]) and key not in _DULL]
         # Among arms that differ in their input, the usual one is known by its input, not by the workload that it shares with the others.
         named = named or [key for key in varying if key in entry and key in _SELF_EVIDENT][:1]

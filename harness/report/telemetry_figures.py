@@ -5,7 +5,7 @@ A scene is a stack of strips that share their time axis. Behind the lines stand 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -134,16 +134,31 @@ def _letter(arm: int) -> str:
 
 
 def _letters(ax: Axes, scene: Scene, wide: float) -> float:
-    """Write each arm's letter above its blocks and return the room that takes in inches; nothing where blocks are too narrow for it."""
+    """Write each arm's letter above its blocks, or once above those that follow one another; returns the room that takes in inches, 0 where even that
+    is too narrow."""
     low, high = _limits(scene)
-    if min(shade.end_s - shade.start_s for shade in scene.shades) / (high - low) * wide < LETTER_ROOM:
+    for shades in (scene.shades, _runs(scene.shades)):
+        if min(shade.end_s - shade.start_s for shade in shades) / (high - low) * wide >= LETTER_ROOM:
+            break
+    else:
         return 0.0
-    for shade in scene.shades:
+    for shade in shades:
         ax.text(
             (shade.start_s + shade.end_s) / 2, 1 + 0.02 / STRIP, _letter(shade.arm), transform=ax.get_xaxis_transform(), ha="center", va="bottom",
             fontsize=8.5, color=INK if shade.counts else SOFT,
         )  # fmt: skip
     return LETTERS - 0.02
+
+
+def _runs(shades: Sequence[Shade]) -> list[Shade]:
+    """Return one shade in place of all that follow one another of the same arm."""
+    runs: list[Shade] = []
+    for shade in sorted(shades, key=lambda each: each.start_s):
+        if runs and runs[-1].arm == shade.arm:
+            runs[-1] = replace(runs[-1], end_s=shade.end_s, counts=runs[-1].counts or shade.counts)
+        else:
+            runs.append(shade)
+    return runs
 
 
 def _shade(ax: Axes, shades: Sequence[Shade], colors: Sequence[str]) -> None:

@@ -108,3 +108,13 @@ def test_input_wait_is_the_share_of_accepted_time():
     waits = tuple(Reading(cell, "input_wait_s", 0.5, "s", quad=quad, turn=0) for quad in (0, 1))
     frame = blocks.waits_frame([replace(record, readings=(*record.readings, *waits))], blocks.timed_blocks([record]))
     assert [(cell, 0.25, 2)] == list(frame.itertuples(index=False, name=None))
+
+
+def test_where_no_input_is_the_usual_one_every_arm_names_its_own():
+    inputs = ("tfdata", "tfdata_cache", "tfrecord", "python_loop")
+    cells = [*(make_cell(input=name) for name in inputs), replace(make_cell(input="tfdata"), sizes={**make_cell().sizes, "decode": False})]
+    assert [*inputs, "tfdata, decode False"] == short_labels(cells)
+
+
+def test_an_arm_with_nothing_unusual_is_named_by_its_input_where_inputs_differ():
+    assert ["tfdata", "feed_dict"] == short_labels([make_cell(input="tfdata"), make_cell(input="feed_dict")])
