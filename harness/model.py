@@ -740,6 +740,7 @@ class Gpu:
     mig: str | None = None
     compute_mode: str | None = None  # default, exclusive_process, prohibited
     cuda_cores: int | None = None  # a slice's own number is not told
+    numa_node: int | None = None
 
 
 @dataclass(frozen=True)
@@ -764,6 +765,8 @@ class Machine:
     cpu_governor: str | None = None  # several, joined by commas, where cores differ
     cpu_sockets: int | None = None
     cpu_physical_cores: int | None = None  # of all sockets; a core that runs two threads counts once
+    framework_build: dict[str, Scalar] = field(default_factory=dict)  # CUDA, cuDNN, GPU architectures, compiler: as TensorFlow's build says
+    disk: str | None = None  # where the suite lies; that of the saves is in their records
 
 
 @dataclass(frozen=True)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
+import importlib.util
 import math
 import os
 import platform
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from harness.measure.cgroup import memory_group_version
 from harness.measure.load import cgroup_directories
 from harness.measure.telemetry import nvml
-from harness.model import Gpu, Machine
+from harness.model import Gpu, Machine, Scalar
 
 PACKAGES = (
     "tensorflow",
@@ -57,7 +60,7 @@ def read_machine(name: str | None) -> Machine:
         cpu_model=model,
         cores=cores,
         memory_bytes=memory,
-        gpus=found.gpus,
+        gpus=tuple(replace(gpu, numa_node=card_node(gpu.pci_id)) for gpu in found.gpus),
         gpu_reason=found.reason,
         kernel=platform.release(),
         python=platform.python_version(),
@@ -71,6 +74,8 @@ def read_machine(name: str | None) -> Machine:
         cpu_governor=cpu_governor(),
         cpu_sockets=sockets,
         cpu_physical_cores=physical,
+        framework_build=framework_build(),
+        disk=disk(Path(__file__)),
     )
 
 
@@ -185,6 +190,49 @@ def _version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def framework_build(package: str = "tensorflow") -> dict[str, Scalar]:
+    """Return what the installed TensorFlow says of its own build: CUDA, cuDNN, the GPU architectures that it carries, its compiler. {} where it does not.
+
+    It is read out of the file that the build left, as a literal: importing TensorFlow would take seconds, and running the file would trust it.
+    """
+    try:
+        spec = importlib.util.find_spec(package)
+        folder = next(iter(spec.submodule_search_locations or ()), None) if spec is not None else None
+        text = "" if folder is None else (Path(folder) / "python" / "platform" / "build_info.py").read_text(encoding="utf-8")
+        told = next(
+            dict(ast.literal_eval(node.value.args[0]))
+            for node in ast.parse(text).body
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and node.value.args
+        )
+    except (OSError, ImportError, ValueError, TypeError, SyntaxError, StopIteration, RecursionError, MemoryError):
+        return {}
+    return {str(name): _plain(value) for name, value in told.items()}
+
+
+def _plain(value: object) -> Scalar:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def disk(folder: Path, devices: Path = Path("/sys/dev/block")) -> str | None:
+    """Return the model of the drive that a file or folder lies on and of which kind it is, None where no drive of this machine's is behind it."""
+    try:
+        number = folder.stat().st_dev
+        block = (devices / f"{os.major(number)}:{os.minor(number)}").resolve(strict=True)
+    except OSError:
+        return None
+    whole = block.parent if (block / "partition").exists() else block
+    kind = {"0": "solid state", "1": "spinning"}.get(_first_line(whole / "queue" / "rotational") or "")
+    return ", ".join(word for word in (_first_line(whole / "device" / "model") or whole.name, kind) if word)
+
+
+def card_node(pci_id: str | None, devices: Path = Path("/sys/bus/pci/devices")) -> int | None:
+    """Return the memory node that a card hangs on, None where the kernel does not tell (it says -1 where there is only one)."""
+    node = None if pci_id is None else _number(devices / pci_id.lower()[-12:] / "numa_node")
+    return node if node is not None and node >= 0 else None
 
 
 def container_kind() -> str | None:

@@ -167,8 +167,11 @@ def _facts(index: Index) -> list[Table]:
         ("processor sockets", numbers.count(machine.cpu_sockets)), ("physical cores", numbers.count(machine.cpu_physical_cores)),
         ("governor", machine.cpu_governor or numbers.NA),
     ]  # fmt: skip
-    hardware += [("NUMA nodes", numbers.count(machine.numa_nodes)), ("container", machine.container or "none")]
+    hardware += [
+        ("NUMA nodes", numbers.count(machine.numa_nodes)), ("disk", machine.disk or numbers.NA), ("container", machine.container or "none"),
+    ]  # fmt: skip
     software = [("kernel", machine.kernel), ("Python", machine.python), *sorted(machine.packages.items())]
+    software += [(f"TensorFlow's build: {name.replace('_', ' ')}", _text(value)) for name, value in machine.framework_build.items()]
     origin = [
         ("run", manifest.name),
         ("machine name", manifest.machine.slug),
@@ -194,6 +197,7 @@ def _card(gpu: Gpu) -> str:
     parts += [f"compute mode {gpu.compute_mode.replace('_', ' ')}"] if gpu.compute_mode is not None else []
     parts += [f"VBIOS {gpu.vbios}"] if gpu.vbios else []
     parts += [f"{numbers.count(gpu.cuda_cores)} CUDA cores"] if gpu.cuda_cores else []
+    parts += [f"on NUMA node {gpu.numa_node}"] if gpu.numa_node is not None else []
     return ", ".join(parts)
 
 

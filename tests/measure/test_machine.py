@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from harness.measure.machine import cpu_governor, cpu_topology, free_memory_bytes, hardware_slug, read_machine, slugify
+from harness.measure.machine import (
+    card_node,
+    cpu_governor,
+    cpu_topology,
+    disk,
+    framework_build,
+    free_memory_bytes,
+    hardware_slug,
+    read_machine,
+    slugify,
+)
 from harness.measure.telemetry import nvml
 from harness.model import Gpu
 
@@ -155,3 +166,57 @@ def test_this_machine_can_be_read_without_tensorflow():
 
 def test_no_more_memory_is_free_than_there_is():
     assert 0 < free_memory_bytes() <= read_machine(None).memory_bytes
+
+
+def installed(folder, monkeypatch, text: str) -> None:
+    """Put a package of the name `fake_framework` where imports are looked for, with this file about its build."""
+    place = folder / "fake_framework" / "python" / "platform"
+    place.mkdir(parents=True)
+    (folder / "fake_framework" / "__init__.py").write_text("raise AssertionError('imported')")
+    (place / "build_info.py").write_text(text)
+    monkeypatch.syspath_prepend(folder)
+
+
+def test_a_build_is_read_without_importing_the_framework(tmp_path, monkeypatch):
+    pairs = "[('cuda_version', '12.5.1'), ('cuda_compute_capabilities', ['sm_80', 'compute_90']), ('is_cuda_build', True)]"
+    installed(tmp_path, monkeypatch, f"import collections\nbuild_info = collections.OrderedDict({pairs})\n")
+    assert {"cuda_version": "12.5.1", "cuda_compute_capabilities": "sm_80, compute_90", "is_cuda_build": True} == framework_build("fake_framework")
+
+
+@pytest.mark.parametrize("text", ["", "build_info = 7", "build_info = collections.OrderedDict(list(x))", "build_info = (", "import os\nos.abort()"])
+def test_a_build_that_tells_nothing_is_unknown(tmp_path, monkeypatch, text: str):
+    installed(tmp_path, monkeypatch, text)
+    assert {} == framework_build("fake_framework")
+
+
+def test_a_framework_that_is_not_installed_has_no_build():
+    assert {} == framework_build("no_such_framework")
+
+
+@pytest.mark.parametrize(("rotational", "words"), [("0", "WD Blue, solid state"), ("1", "WD Blue, spinning"), (None, "WD Blue")])
+def test_the_disk_under_a_partition_is_the_whole_drive(tmp_path, rotational: str | None, words: str):
+    whole = tmp_path / "sda"
+    (whole / "sda1").mkdir(parents=True)
+    (whole / "sda1" / "partition").write_text("1")
+    (whole / "device").mkdir()
+    (whole / "device" / "model").write_text("WD Blue \n")
+    if rotational is not None:
+        (whole / "queue").mkdir()
+        (whole / "queue" / "rotational").write_text(rotational + "\n")
+    number = tmp_path.stat().st_dev
+    devices = tmp_path / "block"
+    devices.mkdir()
+    (devices / f"{os.major(number)}:{os.minor(number)}").symlink_to(whole / "sda1")
+    assert words == disk(tmp_path, devices)
+
+
+def test_a_folder_without_a_drive_of_its_own_has_none(tmp_path):
+    assert disk(tmp_path, tmp_path) is None
+
+
+@pytest.mark.parametrize(("told", "node"), [("1", 1), ("0", 0), ("-1", None), ("?", None)])
+def test_a_card_hangs_on_the_node_that_the_kernel_tells(tmp_path, told: str, node: int | None):
+    (tmp_path / "0000:17:00.0").mkdir()
+    (tmp_path / "0000:17:00.0" / "numa_node").write_text(told)
+    assert node == card_node("00000000:17:00.0".upper(), tmp_path)
+    assert card_node(None, tmp_path) is None

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CLAIM = "graph-speedup.article"
 WORDS = [
     "+sweep=training", f"only=[{CLAIM}]", "workload=convnet_small", "workload.batch=4", "workload.image=32", "devices.kind=cpu",
-    "+sweep.block_s=0.05", "+sweep.quads=1", "sweep.looks=[3]", "sweep.control_rounds=1",
+    "+sweep.block_s=0.05", "+sweep.quads=1", "sweep.looks=[1]", "sweep.control_rounds=1",
     "sweep.control.workload=convnet_small", "sweep.control.sizes={}", "telemetry.tensorboard=true", "telemetry.profile=true",
 ]  # fmt: skip
 
