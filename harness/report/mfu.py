@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from harness.model import Cell, State
+from harness.model import Cell, Driver, Purpose, State
 from harness.report import numbers
 from harness.report.index import short_labels, slowed_trials
 from harness.report.jobs import rows_of
@@ -191,12 +191,13 @@ def step_rates(index: Index, timed: pd.DataFrame) -> pd.DataFrame:
 
 
 def mfu_frame(index: Index, timed: pd.DataFrame, arms: pd.DataFrame) -> pd.DataFrame:
-    """Return one row an arm that says something of its FLOPs: FLOP/s (`point`, `low`, `high`), the roof in FLOP/s, and the MFU as a share of it.
+    """Return one row an arm that is timed by blocks of steps and says something of its FLOPs: FLOP/s (`point`, `low`, `high`), the roof in FLOP/s, and the MFU as a share of it.
 
     The highest MFU comes first, arms without one last. What is not known is NaN, and `reason` says why.
     """
     flops = flops_of(index.records)
-    cells = [cell for name, cell in index.plan.cells.items() if name in flops and cell.workload != ROOF]
+    stepping = {trial.cell for c in index.plan.contrasts if c.purpose is not Purpose.PROOF for trial in c.trials if trial.driver is Driver.BLOCKS}
+    cells = [cell for name, cell in index.plan.cells.items() if name in flops and name in stepping and cell.workload != ROOF]
     roofs = roofs_of(index, arms)
     rates: dict[str, Any] = {str(row.cell): row for row in step_rates(index, timed).itertuples()}
     rows = [

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from harness.model import Arrangement, Cell, Outcome, Reason, RoundRecord, Scalar, State
+from harness.model import Arrangement, Cell, Driver, Outcome, Purpose, Reason, RoundRecord, Scalar, State
 from harness.report import canvas, make_tables, mfu, mfu_figures, render
 from harness.report.content import make_content
 from harness.report.index import build_index
@@ -155,6 +155,19 @@ def test_an_arm_without_a_completed_round_says_so():
     lost = Outcome(State.FAILED, Reason("killed", "killed"))
     builder.records = [replace(record, outcome=lost) for record in builder.records]
     assert "no round of it was completed" == row_of(builder).reason
+
+
+@pytest.mark.parametrize(
+    "aside",
+    [
+        pytest.param(lambda c: replace(c, purpose=Purpose.PROOF), id="a proof"),
+        pytest.param(lambda c: replace(c, trials=tuple(replace(trial, driver=Driver.JOB) for trial in c.trials)), id="a job"),
+    ],
+)
+def test_what_is_not_timed_by_blocks_is_left_out(aside):
+    builder, _ = make_run()
+    builder.contrasts = [aside(contrast) for contrast in builder.contrasts]
+    assert tables_of(builder)["mfu"].empty
 
 
 def test_a_failed_trial_says_nothing_of_its_flops():
