@@ -20,7 +20,7 @@ Scalar = str | int | float | bool | None
 LARGEST = "max"
 """As the value of a size: the largest that works, found by a search of its own before it is used."""
 
-BENCHMARK_VERSION = "2"
+BENCHMARK_VERSION = "3"
 """Version of the benchmark definition. Raised whenever a workload, a level or the way of measuring changes what a figure means;
 figures of different versions are never compared without a mark."""
 
@@ -50,7 +50,7 @@ class State(str, Enum):
     INVALID = "invalid"  # it ran, but what ran is not what was asked (or its loss was not finite, its counts fell short)
     FAILED = "failed"
     TIMED_OUT = "timed_out"
-    SKIPPED = "skipped"
+    SKIPPED = "skipped"  # its workload told that there is no such thing here (harness.errors.Unsupported)
     INTERRUPTED = "interrupted"
     NOT_RUN = "not_run"
 
@@ -247,7 +247,7 @@ class Contrast:
     standby: bool = False
     expected_round_s: float = 60.0
     priority: int = 0  # of contrasts at the same look, the lower goes first: 0 decides a claim, 1 is judged beside it, 2 informs
-    place: int = 0  # of contrasts at the same look, the lower goes first whatever it costs: where a sweep has an order
+    place: int = 0  # where a sweep has an order (from 1): of contrasts with as many rounds, the lower goes first whatever it costs
     search: Search | None = None
 
 
@@ -692,6 +692,23 @@ class ProofResult:
 
 
 @dataclass(frozen=True)
+class ArmEnergy:
+    """One figure of what energy an arm took, in the rounds of one contrast: the mean of the rounds with its interval, which nothing is claimed of.
+
+    `measure`: work_per_j and power_w of its cards, host_work_per_j and host_power_w of the processors; j_per_work and host_j_per_work are the inverse of
+    the work per joule, interval and all. `reason` says why there is no estimate, why it has no interval or has not been looked at yet, or what is wrong with it.
+    """
+
+    contrast: str
+    trial: str
+    cell: str
+    measure: str
+    unit: str
+    estimate: Estimate | None
+    reason: Reason | None = None
+
+
+@dataclass(frozen=True)
 class LadderResult:
     """Whether the rungs' product agrees with the measured total within their intervals. Values are ratios."""
 
@@ -716,6 +733,7 @@ class Verdicts:
     judged: int
     expected_wrong: float
     holm: dict[str, str] = field(default_factory=dict)
+    energy: tuple[ArmEnergy, ...] = ()
 
 
 # ---------------------------------------------------------------- the machine
@@ -741,6 +759,28 @@ class Gpu:
     compute_mode: str | None = None  # default, exclusive_process, prohibited
     cuda_cores: int | None = None  # a slice's own number is not told
     numa_node: int | None = None
+    default_sm_clock_mhz: int | None = None  # what applications get unless somebody sets another clock: the card's own, not that setting
+    default_memory_clock_mhz: int | None = None
+    max_sm_clock_mhz: int | None = None
+    max_memory_clock_mhz: int | None = None
+    nvlinks: int | None = None  # those that are up; 0: it has some, and none is; a slice uses none
+    nvlink_bytes_per_s: float | None = None  # of each, one way
+
+
+@dataclass(frozen=True)
+class CardPair:
+    """How two cards, named by their UUIDs, are connected. None: they or their driver do not tell.
+
+    `ancestor` is where their ways over PCIe meet, in the words of `nvidia-smi topo -m`: PIX (at one switch), PXB (at several), PHB (at a host bridge),
+    NODE (between host bridges of one memory node), SYS (between memory nodes). `nvlinks` are those that are up from one to the other; where they go
+    through an NVSwitch (`switched`), those of the card that has fewer to it.
+    """
+
+    first: str
+    second: str
+    ancestor: str | None
+    nvlinks: int | None = None
+    switched: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -767,6 +807,35 @@ class Machine:
     cpu_physical_cores: int | None = None  # of all sockets; a core that runs two threads counts once
     framework_build: dict[str, Scalar] = field(default_factory=dict)  # CUDA, cuDNN, GPU architectures, compiler: as TensorFlow's build says
     disk: str | None = None  # where the suite lies; that of the saves is in their records
+    topology: tuple[CardPair, ...] = ()  # each two of `gpus`, in PCI bus order
+
+
+@dataclass(frozen=True)
+class Images:
+    """A person's own set of images: a digest of its files' names below its folder and of their sizes, how many they are, and their bytes in all."""
+
+    digest: str
+    files: int
+    total_bytes: int
+
+
+@dataclass(frozen=True)
+class Volume:
+    """What a folder lies on: the type of its file system in the kernel's words (ext4, nfs4), and the drive behind it with its kind; a digest of what is
+    mounted where no drive of this machine's is. None: the kernel does not tell."""
+
+    file_system: str | None = None
+    drive: str | None = None
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a run is measured on beside the machine, without a path: whose images (None: the suite's photographs), what the images lie on, and what
+    jobs save to. A run that is resumed goes on where it began."""
+
+    images: Images | None = None
+    data: Volume = Volume()
+    saves: Volume = Volume()
 
 
 @dataclass(frozen=True)
@@ -785,3 +854,27 @@ class Manifest:
     provenance: dict[str, Scalar]  # commit, changed (does the tree differ from it), command
     dropped_env: tuple[str, ...] = ()  # names only
     parts: tuple[str, ...] = ()  # started_at of each part
+    ground: Ground | None = None  # None: of a run that was begun before it was kept
+
+
+@dataclass(frozen=True)
+class DoctorFinding:
+    """One finding of the doctor, as doctor.json has it; its fields are documented in harness/doctor/__main__.py."""
+
+    area: str
+    check: str
+    code: str
+    level: str
+    found: str
+    why: str = ""
+    advice: str = ""
+    subject: str | None = None
+    numbers: dict[str, Scalar] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Examination:
+    """doctor.json: what the doctor found before the first round. `schema` is that of the doctor's JSON."""
+
+    schema: int
+    findings: tuple[DoctorFinding, ...]

@@ -10,13 +10,15 @@ import os
 import platform
 import re
 import shutil
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 from harness.measure.cgroup import memory_group_version
 from harness.measure.load import cgroup_directories
 from harness.measure.telemetry import nvml
-from harness.model import Gpu, Machine, Scalar
+from harness.model import CardPair, Gpu, Machine, Scalar
 
 PACKAGES = (
     "tensorflow",
@@ -39,8 +41,20 @@ PACKAGES = (
     "nvidia-cudnn-cu12",
     "nvidia-nccl-cu12",
 )
+TOLD_LATER = (
+    "default_sm_clock_mhz",
+    "default_memory_clock_mhz",
+    "max_sm_clock_mhz",
+    "max_memory_clock_mhz",
+    "nvlinks",
+    "nvlink_bytes_per_s",
+)
+"""What the first bundles do not hold of a card."""
+TOLD_OF_PAIRS = ("ancestor", "nvlinks", "switched")
 CGROUP_UNLIMITED_BYTES = 1 << 60
 """Control groups of version 1 say "no limit" with a number near 2**63."""
+
+_Told = TypeVar("_Told", Gpu, CardPair)
 
 
 def boot_id() -> str:
@@ -76,7 +90,37 @@ def read_machine(name: str | None) -> Machine:
         cpu_physical_cores=physical,
         framework_build=framework_build(),
         disk=disk(Path(__file__)),
+        topology=found.topology,
     )
+
+
+def identity(machine: Machine) -> dict[str, object]:
+    """Return as plain data what tells this machine from others: all that is known of it, but for its name in reports.
+
+    What cards tell since the first bundles were made is left out where it is not known, so that those bundles' machines have the identity they had.
+    """
+    data = {**asdict(machine), "slug": ""}
+    data["gpus"] = [{name: value for name, value in gpu.items() if value is not None or name not in TOLD_LATER} for gpu in data["gpus"]]
+    if not machine.topology:
+        del data["topology"]
+    return data
+
+
+def as_told(machine: Machine, then: Machine) -> Machine:
+    """Return `machine` as far as it was told `then` too: of what cards tell only since the first bundles were made, what was not known then, or is not now,
+    is as it was. A driver that did not answer makes no other machine of it."""
+    cards = {gpu.uuid: gpu for gpu in then.gpus}
+    pairs = {(pair.first, pair.second): pair for pair in then.topology}
+    return replace(
+        machine,
+        gpus=tuple(_as_told(gpu, cards.get(gpu.uuid, gpu), TOLD_LATER) for gpu in machine.gpus),
+        topology=tuple(_as_told(pair, pairs.get((pair.first, pair.second), pair), TOLD_OF_PAIRS) for pair in machine.topology) if pairs else (),
+    )
+
+
+def _as_told(now: _Told, then: _Told, names: Iterable[str]) -> _Told:
+    unknown: dict[str, Any] = {name: getattr(then, name) for name in names if None in {getattr(now, name), getattr(then, name)}}
+    return replace(now, **unknown)
 
 
 def slugify(text: str) -> str:

@@ -186,7 +186,14 @@ static void uuid_of(Device device, char *told, unsigned length)
         snprintf(told, length, "MIG-%08d-1111-2222-3333-%012d", device->card, device->slice);
 }
 
-static void bus_of(Device device, char *told, unsigned length) { snprintf(told, length, "00000000:%02X:00.0", 0x17 + device->card); }
+static void bus_of(Device device, char *told, unsigned length)
+{
+    const char *own = setting("BUS", device->card);
+    if (own)
+        snprintf(told, length, "%s", own);
+    else
+        snprintf(told, length, "00000000:%02X:00.0", 0x17 + device->card);
+}
 
 int nvmlDeviceGetHandleByUUID(const char *uuid, Device *device)
 {
@@ -272,6 +279,57 @@ int nvmlDeviceGetComputeMode(Device device, unsigned *told)
 
 ONE_NUMBER(DeviceGetPowerManagementLimit, "POWER_LIMIT_MW", 700000)
 ONE_NUMBER(DeviceGetNumGpuCores, "CUDA_CORES", 16896)
+
+int nvmlDeviceGetMaxClockInfo(Device device, unsigned kind, unsigned *told)
+{
+    WHOLE_CARD_CALL("DeviceGetMaxClockInfo");
+    if (kind != 1 && kind != 2)
+        return INVALID;
+    *told = (unsigned)(kind == 1 ? number("MAX_SM_CLOCK", device->card, 1985) : number("MAX_MEMORY_CLOCK", device->card, 3211));
+    return SUCCESS;
+}
+
+/* ---------------------------------------------------------------- how cards hang together
+ *
+ * NVML_STUB_NVLINKS is the number of a card's NVLinks, NVLINKS_UP of those that are active, NVLINK_TO the card at their other end; without it, that is a
+ * switch. NVLINK_STATE and NVLINK_KIND are told of each instead, as they stand. */
+
+static unsigned links_of(int card) { return (unsigned)number("NVLINKS", card, 18); }
+static int far_end(int card) { return (int)number("NVLINK_TO", card, ~0ULL); }
+
+#define LINK_CALL(function) do { WHOLE_CARD_CALL(function); if (link >= links_of(device->card)) return INVALID; } while (0)
+
+int nvmlDeviceGetNvLinkState(Device device, unsigned link, unsigned *told)
+{
+    LINK_CALL("DeviceGetNvLinkState");
+    *told = (unsigned)number("NVLINK_STATE", device->card, link < number("NVLINKS_UP", device->card, links_of(device->card)));
+    return SUCCESS;
+}
+
+int nvmlDeviceGetNvLinkRemoteDeviceType(Device device, unsigned link, unsigned *told)
+{
+    LINK_CALL("DeviceGetNvLinkRemoteDeviceType");
+    *told = (unsigned)number("NVLINK_KIND", device->card, far_end(device->card) < 0 ? 2 : 0);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetNvLinkRemotePciInfo_v2(Device device, unsigned link, PciInfo *told)
+{
+    LINK_CALL("DeviceGetNvLinkRemotePciInfo");
+    memset(told, 0, sizeof *told);
+    if (far_end(device->card) < 0)
+        snprintf(told->busId, sizeof told->busId, "00000000:C4:00.0");
+    else
+        bus_of(&cards[far_end(device->card)], told->busId, sizeof told->busId);
+    return SUCCESS;
+}
+
+int nvmlDeviceGetTopologyCommonAncestor(Device device, Device other, unsigned *told)
+{
+    CARD_CALL("DeviceGetTopologyCommonAncestor");
+    *told = (unsigned)number("ANCESTOR", device->card, 50);
+    return code("DeviceGetTopologyCommonAncestor", other->card);
+}
 
 /* ---------------------------------------------------------------- MIG */
 
@@ -371,7 +429,7 @@ int nvmlDeviceGetClockInfo(Device device, unsigned kind, unsigned *told)
 int nvmlDeviceGetDefaultApplicationsClock(Device device, unsigned kind, unsigned *told)
 {
     WHOLE_CARD_CALL("DeviceGetDefaultApplicationsClock");
-    *told = (unsigned)(kind == 1 ? number("DEFAULT_SM_CLOCK", device->card, 1900) : 3201);
+    *told = (unsigned)(kind == 1 ? number("DEFAULT_SM_CLOCK", device->card, 1900) : number("DEFAULT_MEMORY_CLOCK", device->card, 3201));
     return SUCCESS;
 }
 
@@ -456,9 +514,13 @@ int nvmlDeviceGetFieldValues(Device device, int count, Field *fields)
 {
     WHOLE_CARD_CALL("DeviceGetFieldValues");
     for (int field = 0; field < count; field++) {
-        fields[field].nvmlReturn = (unsigned)number("NVLINK_CODE", device->card, fields[field].scopeId == 0xFFFFFFFFu ? SUCCESS : INVALID);
-        fields[field].valueType = (unsigned)number("NVLINK_TYPE", device->card, 3);
-        fields[field].value.ull = fields[field].fieldId == 138 ? number("NVLINK_TX_KIB", device->card, 3000) : number("NVLINK_RX_KIB", device->card, 5000);
+        int speed = fields[field].fieldId == 90;
+        fields[field].nvmlReturn = (unsigned)number("NVLINK_CODE", device->card, fields[field].scopeId == (speed ? 0 : 0xFFFFFFFFu) ? SUCCESS : INVALID);
+        fields[field].valueType = (unsigned)number("NVLINK_TYPE", device->card, speed ? 1 : 3);
+        if (speed)
+            fields[field].value.ui = (unsigned)number("NVLINK_MB", device->card, 26562);
+        else
+            fields[field].value.ull = fields[field].fieldId == 138 ? number("NVLINK_TX_KIB", device->card, 3000) : number("NVLINK_RX_KIB", device->card, 5000);
     }
     return SUCCESS;
 }

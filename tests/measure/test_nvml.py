@@ -9,7 +9,7 @@ import pytest
 
 from harness.measure.telemetry.nvml import nested, throttle_words
 from harness.measure.telemetry.provider import THROTTLE_WORDS
-from tests.measure.nvml_stub import CARD, OTHER, SECOND_SLICE, SLICE, ask, compile_stub
+from tests.measure.nvml_stub import CARD, OTHER, SECOND_SLICE, SLICE, THIRD, ask, compile_stub
 
 GIB = 2**30
 MIB = 2**20
@@ -44,6 +44,12 @@ def test_a_card_s_identity_is_read_whole(library):
         "compute_mode": "exclusive_process",
         "cuda_cores": 16896,
         "numa_node": None,  # the kernel's word, not NVML's
+        "default_sm_clock_mhz": 1900,
+        "default_memory_clock_mhz": 3201,
+        "max_sm_clock_mhz": 1985,
+        "max_memory_clock_mhz": 3211,
+        "nvlinks": 18,
+        "nvlink_bytes_per_s": 26562e6,
     } == gpu
 
 
@@ -51,12 +57,27 @@ def test_the_driver_s_versions_are_read(library):
     assert ["570.86.10", "12.8"] == ask("[(found := nvml.inventory()).driver, found.cuda]", library)
 
 
-REFUSED_IDENTITY = {f"DeviceGet{name}": 3 for name in ("PciInfo", "VbiosVersion", "PowerManagementLimit", "EccMode", "ComputeMode", "MigMode", "NumGpuCores")}
+REFUSED_IDENTITY = {
+    f"DeviceGet{name}": 3
+    for name in (
+        "PciInfo",
+        "VbiosVersion",
+        "PowerManagementLimit",
+        "EccMode",
+        "ComputeMode",
+        "MigMode",
+        "NumGpuCores",
+        "DefaultApplicationsClock",
+        "MaxClockInfo",
+        "NvLinkState",
+    )
+}
 
 
 def test_what_a_card_does_not_tell_of_itself_is_null(library):
     (gpu,) = ask("[asdict(gpu) for gpu in nvml.devices()[0]]", library, REFUSED_IDENTITY)
-    assert dict.fromkeys(("pci_id", "vbios", "power_limit_w", "ecc", "mig", "compute_mode", "cuda_cores", "numa_node")) == dict(list(gpu.items())[5:])
+    untold = {name: value for name, value in gpu.items() if name not in {"index", "name", "uuid", "memory_bytes", "compute_capability"}}
+    assert (14, {None}) == (len(untold), set(untold.values()))
 
 
 @pytest.mark.parametrize(
@@ -91,6 +112,71 @@ def test_a_module_of_the_binding_s_name_that_cannot_be_imported_is_a_reason(libr
 def test_a_lost_card_hides_no_other(library):
     gpus, reason = ask("[[gpu.uuid for gpu in nvml.devices()[0]], nvml.devices()[1]]", library, {"CARDS": 2, "LOST": 0})
     assert ([OTHER], "card 0 could not be read: GPU is lost: it no longer answers") == (gpus, reason)
+
+
+# ---------------------------------------------------------------- how cards hang together
+
+PAIRS = "[list(asdict(pair).values()) for pair in nvml.inventory().topology]"
+STRAIGHT: dict[str, object] = {"CARDS": 2, "NVLINK_TO_0": 1, "NVLINK_TO_1": 0}
+
+
+def pair(library: Path, **stub: object) -> list[Any]:
+    """Return where the ways of two cards meet, how many NVLinks they share, and whether through a switch."""
+    (told,) = ask(PAIRS, library, {"CARDS": 2, **stub})
+    assert [CARD, OTHER] == told[:2]
+    return told[2:]
+
+
+@pytest.mark.parametrize(("level", "word"), [(0, "PIX"), (10, "PIX"), (20, "PXB"), (30, "PHB"), (40, "NODE"), (50, "SYS"), (35, None), (-1, None)])
+def test_where_the_ways_of_two_cards_meet_is_told_in_the_words_of_nvidia_smi(library, level: int, word: str | None):
+    assert word == pair(library, ANCESTOR=level)[0]
+
+
+def test_cards_at_one_switch_share_the_links_that_each_has_to_it(library):
+    assert ["SYS", 18, True] == pair(library)
+
+
+def test_through_a_switch_two_cards_share_as_many_links_as_the_lesser_has(library):
+    assert ["SYS", 16, True] == pair(library, NVLINKS_UP_1=16)
+
+
+def test_links_from_card_to_card_are_counted(library):
+    assert ["SYS", 4, False] == pair(library, **STRAIGHT, NVLINKS_UP=4)
+
+
+def test_cards_that_count_the_links_between_them_otherwise_are_not_believed(library):
+    assert ["SYS", None, None] == pair(library, **STRAIGHT, NVLINKS_UP_0=4, NVLINKS_UP_1=3)
+
+
+def test_a_card_without_nvlink_shares_none_that_is_known(library):
+    assert ["SYS", None, None] == pair(library, NVLINKS_0=0)
+
+
+def test_links_of_which_none_is_up_are_none(library):
+    code = "[nvml.inventory().gpus[0].nvlinks, nvml.inventory().gpus[0].nvlink_bytes_per_s]"
+    assert [[0, None], ["SYS", 0, False]] == [ask(code, library, {"NVLINKS_UP": 0}), pair(library, NVLINKS_UP_0=0)]
+
+
+@pytest.mark.parametrize(("stub", "told"), [(STRAIGHT, [18, False]), ({}, [None, None])])
+@pytest.mark.parametrize("untold", [{"DeviceGetNvLinkRemoteDeviceType": 13}, {"NVLINK_KIND": 255}, {"NVLINK_KIND": -1}])
+def test_where_it_is_not_told_what_a_link_ends_at_only_a_card_of_ours_is_known(
+    library, stub: dict[str, object], told: list[Any], untold: dict[str, object]
+):
+    assert told == pair(library, **stub, **untold)[1:]
+
+
+def test_links_to_a_card_at_a_place_that_is_no_text_are_not_known(library):
+    assert ["SYS", None, None] == pair(library, **STRAIGHT, BUS_1="\udcff")
+
+
+def test_each_two_of_the_cards_that_the_mask_leaves_are_told_in_bus_order(library):
+    code = "[[[pair.first, pair.second] for pair in nvml.inventory({'CUDA_VISIBLE_DEVICES': mask} if mask else {}).topology] for mask in (None, '2,0', '1')]"
+    assert [[[CARD, OTHER], [CARD, THIRD], [OTHER, THIRD]], [[CARD, THIRD]], []] == ask(code, library, {"CARDS": 3})
+
+
+def test_a_slice_has_its_card_s_clocks_and_no_way_to_others(library):
+    code = "found = nvml.inventory()\n[(gpu.default_sm_clock_mhz, gpu.max_memory_clock_mhz, gpu.nvlinks) for gpu in found.gpus] + [found.topology]"
+    assert [[1900, 3211, None], []] == ask(code, library, {"CARDS": 2, "MIG_0": 2})
 
 
 # ---------------------------------------------------------------- which cards are ours

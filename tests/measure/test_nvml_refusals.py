@@ -67,21 +67,34 @@ RULES = {
 OF_THE_LIBRARY = ("Init", "Shutdown", "DeviceGetHandleByUUID", "GpmSampleAlloc", "GpmSampleFree")
 """They concern all cards alike."""
 
-IDENTITY: dict[str, str | None] = {
+IDENTITY: dict[str, list[str] | None] = {
     "DeviceGetHandleByIndex": None,
     "DeviceGetName": None,
     "DeviceGetUUID": None,
-    "DeviceGetMemoryInfo": "memory_bytes",
-    "DeviceGetCudaComputeCapability": "compute_capability",
-    "DeviceGetPciInfo": "pci_id",
-    "DeviceGetVbiosVersion": "vbios",
-    "DeviceGetPowerManagementLimit": "power_limit_w",
-    "DeviceGetEccMode": "ecc",
-    "DeviceGetMigMode": "mig",
-    "DeviceGetComputeMode": "compute_mode",
-    "DeviceGetNumGpuCores": "cuda_cores",
+    "DeviceGetMemoryInfo": ["memory_bytes"],
+    "DeviceGetCudaComputeCapability": ["compute_capability"],
+    "DeviceGetPciInfo": ["pci_id"],
+    "DeviceGetVbiosVersion": ["vbios"],
+    "DeviceGetPowerManagementLimit": ["power_limit_w"],
+    "DeviceGetEccMode": ["ecc"],
+    "DeviceGetMigMode": ["mig"],
+    "DeviceGetComputeMode": ["compute_mode"],
+    "DeviceGetNumGpuCores": ["cuda_cores"],
+    "DeviceGetDefaultApplicationsClock": ["default_sm_clock_mhz", "default_memory_clock_mhz"],
+    "DeviceGetMaxClockInfo": ["max_sm_clock_mhz", "max_memory_clock_mhz"],
+    "DeviceGetNvLinkState": ["nvlinks", "nvlink_bytes_per_s"],
+    "DeviceGetFieldValues": ["nvlink_bytes_per_s"],
 }
-"""A question about what a card is -> the field that is null without its answer; None: without it the card cannot be named, and is left out."""
+"""A question about what a card is -> the fields that are null without its answer; None: without it the card cannot be named, and is left out."""
+
+OF_PAIRS: dict[str, tuple[list[str], dict[str, object]]] = {
+    "DeviceGetTopologyCommonAncestor": (["ancestor"], {}),
+    "DeviceGetNvLinkState": (["nvlinks", "switched"], {}),
+    "DeviceGetNvLinkRemoteDeviceType": (["nvlinks", "switched"], {}),
+    "DeviceGetNvLinkRemotePciInfo": (["nvlinks", "switched"], {"NVLINK_TO_0": 1, "NVLINK_TO_1": 0}),
+    "DeviceGetPciInfo": (["nvlinks", "switched"], {"NVLINK_TO_0": 1, "NVLINK_TO_1": 0}),
+}
+"""A question about how a card hangs together with others -> what is null of each pair with it, and the settings under which it is asked."""
 
 OF_THE_LIST = ("DeviceGetCount", "SystemGetDriverVersion", "SystemGetCudaDriverVersion")
 OF_SLICES = ("DeviceGetMaxMigDeviceCount", "DeviceGetMigDeviceHandleByIndex")
@@ -214,7 +227,7 @@ def connected(library) -> dict[str, list[str]]:
 def test_every_call_that_is_made_to_the_library_is_in_one_of_these_lists():
     source = "".join(path.read_text() for path in sorted((ROOT / "harness/measure/telemetry/nvml").glob("*.py")) if path.name != "setup.py")
     called = {re.sub(r"_v\d$", "", name) for name in re.findall(r'"nvml([A-Z]\w+)"', source)}
-    listed = {*CARD_QUESTIONS, *AT_FIRST, *OF_A_SLICE, *OF_THE_LIBRARY, *IDENTITY, *OF_THE_LIST, *OF_SLICES} - {"DeviceGetMemoryInfo_v2"}
+    listed = {*CARD_QUESTIONS, *AT_FIRST, *OF_A_SLICE, *OF_THE_LIBRARY, *IDENTITY, *OF_PAIRS, *OF_THE_LIST, *OF_SLICES} - {"DeviceGetMemoryInfo_v2"}
     assert called == listed
 
 
@@ -264,7 +277,7 @@ def test_a_library_that_refuses_to_work_is_a_reason_for_every_card(of_the_librar
 LISTED = """
 found = {}
 usual = {gpu.uuid: asdict(gpu) for gpu in nvml.devices({"CUDA_VISIBLE_DEVICES": CARD + "," + OTHER})[0]}
-for function, field in FUNCTIONS.items():
+for function, fields in FUNCTIONS.items():
     complaints = found.setdefault(function, [])
     for code in CODES:
         where = f"code {code}: "
@@ -279,10 +292,10 @@ for function, field in FUNCTIONS.items():
         listed = {gpu.uuid: asdict(gpu) for gpu in inventory.gpus}
         if listed.get(OTHER) != usual[OTHER]:
             complaints.append(where + "the other card was touched")
-        if field is None:
+        if fields is None:
             if CARD in listed or not (inventory.reason or "").startswith("card 0 could not be read: "):
                 complaints.append(f"{where}a card that cannot be named is listed, or left out without a reason: {inventory.reason}")
-        elif listed.get(CARD) != {**usual[CARD], field: None}:
+        elif listed.get(CARD) != {**usual[CARD], **dict.fromkeys(fields)}:
             complaints.append(f"{where}it is listed as {listed.get(CARD)}")
 found
 """
@@ -296,6 +309,38 @@ def listed(library) -> dict[str, list[str]]:
 @pytest.mark.parametrize("function", IDENTITY)
 def test_what_a_card_is_is_null_where_it_is_refused_and_hides_no_other_card(listed, function: str):
     assert [] == listed[function]
+
+
+PAIRED = """
+found = {}
+for function, (fields, base) in FUNCTIONS.items():
+    put(base)
+    usual = [asdict(pair) for pair in nvml.inventory({}).topology]
+    complaints = found.setdefault(function, [f"in the first place: {pair}" for pair in usual if None in pair.values()])
+    for code in CODES:
+        put({function + "_0": code})
+        try:
+            told = [asdict(pair) for pair in nvml.inventory({}).topology]
+        except Exception as error:
+            complaints.append(f"code {code}: {error!r}")
+            continue
+        finally:
+            take({function + "_0": code})
+        if told != [{**pair, **dict.fromkeys(fields if pair["first"] == CARD else ())} for pair in usual]:
+            complaints.append(f"code {code}: {told}")
+    take(base)
+found
+"""
+
+
+@pytest.fixture(scope="module")
+def paired(library) -> dict[str, list[str]]:
+    return ask(program(PAIRED, FUNCTIONS=OF_PAIRS), library, {"CARDS": 3})
+
+
+@pytest.mark.parametrize("function", OF_PAIRS)
+def test_how_a_card_is_connected_is_null_where_it_is_refused_and_the_others_connections_stay(paired, function: str):
+    assert [] == paired[function]
 
 
 @pytest.mark.parametrize(
@@ -495,12 +540,39 @@ def test_samples_that_are_dated_at_random_leave_a_sensible_period(library, updat
         ({"CUDA_CORES": -1}, "cuda_cores"),
         ({"CUDA_CORES": 0}, "cuda_cores"),
         ({"MIG_MODE": -1}, "mig"),
+        ({"DEFAULT_SM_CLOCK": -1}, "default_sm_clock_mhz"),
+        ({"DEFAULT_SM_CLOCK": 0}, "default_sm_clock_mhz"),
+        ({"DEFAULT_MEMORY_CLOCK": -1}, "default_memory_clock_mhz"),
+        ({"DEFAULT_MEMORY_CLOCK": 0}, "default_memory_clock_mhz"),
+        ({"MAX_SM_CLOCK": -1}, "max_sm_clock_mhz"),
+        ({"MAX_SM_CLOCK": 0}, "max_sm_clock_mhz"),
+        ({"MAX_MEMORY_CLOCK": -1}, "max_memory_clock_mhz"),
+        ({"MAX_MEMORY_CLOCK": 0}, "max_memory_clock_mhz"),
+        ({"NVLINK_MB": -1}, "nvlink_bytes_per_s"),
+        ({"NVLINK_MB": 0}, "nvlink_bytes_per_s"),
+        ({"NVLINK_TYPE": -1}, "nvlink_bytes_per_s"),
+        ({"NVLINK_CODE": 3}, "nvlink_bytes_per_s"),
+        ({"BUS": "\udcff"}, "pci_id"),
+        ({"BUS": ""}, "pci_id"),
     ],
 )
 def test_what_a_card_is_is_null_where_it_is_garbage(library, settings: dict[str, object], field: str):
     code = "[asdict(gpu) for gpu in nvml.inventory({}).gpus]"
     (usual, other) = ask(code, library, {"CARDS": 2})
     assert [{**usual, field: None}, other] == ask(code, library, {"CARDS": 2, **{f"{name}_0": value for name, value in settings.items()}})
+
+
+LINKS = "[[gpu.nvlinks, gpu.nvlink_bytes_per_s] for gpu in nvml.inventory({}).gpus]"
+
+
+@pytest.mark.parametrize("state", [-1, 2])
+def test_links_in_a_state_that_is_none_are_not_counted(library, state: int):
+    assert [[None, None], [18, 26562e6]] == ask(LINKS, library, {"CARDS": 2, "NVLINK_STATE_0": state})
+
+
+@pytest.mark.parametrize(("code", "told"), [(2, [4, 26562e6]), (3, [4, 26562e6]), (999, [None, None])])
+def test_a_link_that_cannot_be_asked_about_is_not_one_that_does_not_exist(library, code: int, told: list[object]):
+    assert told == ask(LINKS, library, {"DeviceGetNvLinkState": f"0;{code}@5"})[0]
 
 
 LIST = "[[gpu.uuid for gpu in nvml.inventory({}).gpus], nvml.inventory({}).reason, nvml.inventory({}).cuda]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from harness.model import ArmFound, Case, CaseResult, Claim, ClaimResult, Estimand, OverArms, Reason, Role, Rule, Scale, Verdict, Word
+from harness.model import ArmFound, CardPair, Case, CaseResult, Claim, ClaimResult, Estimand, OverArms, Reason, Role, Rule, Scale, Verdict, Word
 from harness.report import make_tables
 from harness.report.cards import Card
 from harness.report.content import Content, make_content
@@ -97,6 +97,40 @@ def test_what_may_change_a_card_s_figures_is_named():
     rows = dict(content_of(builder).facts[0].rows)
     assert rows["GPU 0"].endswith(", a MIG slice, power limit 650 W, ECC on, compute mode exclusive process, VBIOS 96.00")
     assert ("570.86.10, CUDA up to 12.8", "performance") == (rows["GPU driver"], rows["governor"])
+
+
+def test_a_card_s_own_clocks_and_links_are_named():
+    builder = fact_run()
+    card = replace(make_gpu(), default_sm_clock_mhz=1095, max_sm_clock_mhz=1980, max_memory_clock_mhz=2619, nvlinks=18, nvlink_bytes_per_s=26562e6)
+    builder.machine = make_machine(gpus=(card,))
+    words = "SM clock 1,095 / 1,980 MHz (default / max), memory clock n/a / 2,619 MHz (default / max), 18 NVLinks of 24.7 GiB/s each way"
+    assert dict(content_of(builder).facts[0].rows)["GPU 0"].endswith(f"compute capability 9.0, {words}")
+
+
+def linked(*pairs: CardPair) -> str:
+    """What the report says of the ways between three cards."""
+    builder = fact_run()
+    builder.machine = make_machine(gpus=tuple(replace(make_gpu(), index=index, uuid=f"GPU-{index}") for index in range(3)), topology=pairs)
+    return dict(content_of(builder).facts[0].rows)["between GPUs"]
+
+
+def test_cards_that_all_are_connected_in_one_way_need_no_list():
+    words = "18 NVLinks through an NVSwitch, PCIe through several NUMA nodes (SYS)"
+    assert words == linked(
+        *(CardPair(first, second, "SYS", 18, True) for first, second in (("GPU-0", "GPU-1"), ("GPU-0", "GPU-2"), ("GPU-1", "GPU-2")))
+    )
+
+
+def test_cards_that_are_connected_in_several_ways_are_listed_by_way():
+    told = linked(CardPair("GPU-0", "GPU-1", "PIX", 4, False), CardPair("GPU-0", "GPU-2", "SYS", 0, False), CardPair("GPU-1", "GPU-2", None))
+    words = "0-1: 4 NVLinks, PCIe through one switch (PIX); 0-2: 0 NVLinks, PCIe through several NUMA nodes (SYS); 1-2: PCIe n/a"
+    assert words == told
+
+
+def test_a_single_card_has_no_way_to_others():
+    builder = fact_run()
+    builder.machine = make_machine(gpus=(make_gpu(),))
+    assert "between GPUs" not in dict(content_of(builder).facts[0].rows)
 
 
 def test_a_claim_of_another_sweep_is_named_with_that_sweep():

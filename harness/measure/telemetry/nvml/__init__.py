@@ -1,7 +1,7 @@
 """The only package that speaks NVML, NVIDIA's management library.
 
 Cards are known by UUID, which means the same to NVML, to CUDA and inside a container; an index does not. `library` is the binding, its errors turned
-into reasons; `cards` tells which cards there are, `setup` how each is set up, `reader` what they do over time.
+into reasons; `cards` tells which cards there are, `topology` how they hang together, `setup` how each is set up, `reader` what they do over time.
 """
 
 from harness.measure.telemetry.nvml.cards import Card, Inventory, devices, inventory, visible

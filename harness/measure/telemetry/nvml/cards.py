@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from harness.measure.telemetry.nvml.library import NOT_AVAILABLE, Library, Refused, start, text
+from harness.measure.telemetry.nvml.library import CLOCK_MEMORY, CLOCK_SM, NOT_AVAILABLE, Library, Refused, bus_id, start, text
+from harness.measure.telemetry.nvml.topology import Place, active_links, link_speed, topology
 from harness.measure.telemetry.provider import sound
-from harness.model import Gpu
+from harness.model import CardPair, Gpu
 
 COMPUTE_MODES = {0: "default", 1: "exclusive_thread", 2: "prohibited", 3: "exclusive_process"}
 MIG_MODES = {0: "disabled", 1: "enabled"}
@@ -21,12 +22,14 @@ MOST_CARDS, MOST_SLICES, MOST_MAJOR, MOST_CORES = 256, 64, 99, 1 << 20
 
 @dataclass(frozen=True)
 class Inventory:
-    """What NVML shows of a machine: the cards that a worker may use, why there are none or some are missing, and the driver's versions."""
+    """What NVML shows of a machine: the cards that a worker may use and how each two of them are connected, why there are none or some are missing, and
+    the driver's versions."""
 
     gpus: tuple[Gpu, ...]
     reason: str | None
     driver: str | None = None
     cuda: str | None = None
+    topology: tuple[CardPair, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Card:
 
     gpu: Gpu
     slices: tuple[Gpu, ...] = ()
+    place: Place | None = field(default=None, compare=False)
 
     @property
     def usable(self) -> tuple[Gpu, ...]:
@@ -56,16 +60,17 @@ def inventory(env: Mapping[str, str] | None = None) -> Inventory:
         return Inventory((), refusal.text)
     try:
         cards, reasons = _all_cards(library)
+        environment = os.environ if env is None else env
+        shown, why_not = visible(cards, environment.get("CUDA_VISIBLE_DEVICES"), environment.get("CUDA_DEVICE_ORDER"))
+        connected = topology(library, [card.place for card in cards if card.place is not None and card.gpu in shown])
         driver = text(library.get("nvmlSystemGetDriverVersion"))
         cuda = library.get("nvmlSystemGetCudaDriverVersion_v2")
     except Refused as refusal:
         return Inventory((), f"NVML could not list the cards: {refusal.text}")
     finally:
         library.get("nvmlShutdown")
-    environment = os.environ if env is None else env
-    shown, why_not = visible(cards, environment.get("CUDA_VISIBLE_DEVICES"), environment.get("CUDA_DEVICE_ORDER"))
     told = "; ".join(reasons + ([why_not] if why_not else []))
-    return Inventory(shown, told or (None if shown else "NVML lists no card"), driver, cuda_version(cuda))
+    return Inventory(shown, told or (None if shown else "NVML lists no card"), driver, cuda_version(cuda), connected)
 
 
 def cuda_version(number: int | None) -> str | None:
@@ -131,17 +136,18 @@ def _all_cards(library: Library) -> tuple[list[Card], list[str]]:
 def _card(library: Library, index: int) -> Card:
     handle = library.ask("nvmlDeviceGetHandleByIndex", index)
     modes = library.get("nvmlDeviceGetMigMode", handle)
-    gpu = _gpu(library, handle, index, None if modes is None else MIG_MODES.get(modes[0]))
+    links = active_links(library, handle)
+    gpu = _gpu(library, handle, index, None if modes is None else MIG_MODES.get(modes[0]), links)
+    place = Place(gpu.uuid, gpu.pci_id, handle, links)
     if gpu.mig != "enabled":
-        return Card(gpu)
+        return Card(gpu, place=place)
     count = min(MOST_SLICES, library.get("nvmlDeviceGetMaxMigDeviceCount", handle) or 0)
     slots = (library.get("nvmlDeviceGetMigDeviceHandleByIndex", handle, slot) for slot in range(count))  # not every slot is taken
-    return Card(gpu, tuple(_slice(library, taken, gpu) for taken in slots if taken is not None))
+    return Card(gpu, tuple(_slice(library, taken, gpu) for taken in slots if taken is not None), place)
 
 
-def _gpu(library: Library, handle: Any, index: int, mig: str | None) -> Gpu:
+def _gpu(library: Library, handle: Any, index: int, mig: str | None, links: tuple[int, ...] | None) -> Gpu:
     capability = library.get("nvmlDeviceGetCudaComputeCapability", handle)
-    pci = library.get("nvmlDeviceGetPciInfo", handle)
     limit_mw = library.get("nvmlDeviceGetPowerManagementLimit", handle)
     ecc = library.get("nvmlDeviceGetEccMode", handle)
     mode = library.get("nvmlDeviceGetComputeMode", handle)
@@ -152,13 +158,20 @@ def _gpu(library: Library, handle: Any, index: int, mig: str | None) -> Gpu:
         uuid=_uuid(library, handle),
         memory_bytes=_total_bytes(library, handle),
         compute_capability=None if capability is None else _capability(*capability),
-        pci_id=None if pci is None else text(pci.busId),
+        pci_id=bus_id(library, "nvmlDeviceGetPciInfo", handle),
         vbios=text(library.get("nvmlDeviceGetVbiosVersion", handle)),
         power_limit_w=None if limit_mw is None else sound("power_limit_w", limit_mw / 1000)[0],
         ecc=None if ecc is None else bool(ecc[0]),
         mig=mig,
         compute_mode=None if mode is None else COMPUTE_MODES.get(mode),
         cuda_cores=cores if cores is not None and 0 < cores < MOST_CORES else None,
+        # Both are the card's own, and so part of what it is: who sets other clocks changes neither. What holds a clock down now is no identity.
+        default_sm_clock_mhz=_clock_mhz("default_sm_clock_mhz", library.get("nvmlDeviceGetDefaultApplicationsClock", handle, CLOCK_SM)),
+        default_memory_clock_mhz=_clock_mhz("default_memory_clock_mhz", library.get("nvmlDeviceGetDefaultApplicationsClock", handle, CLOCK_MEMORY)),
+        max_sm_clock_mhz=_clock_mhz("max_sm_clock_mhz", library.get("nvmlDeviceGetMaxClockInfo", handle, CLOCK_SM)),
+        max_memory_clock_mhz=_clock_mhz("max_memory_clock_mhz", library.get("nvmlDeviceGetMaxClockInfo", handle, CLOCK_MEMORY)),
+        nvlinks=None if links is None else len(links),
+        nvlink_bytes_per_s=link_speed(library, handle) if links else None,
     )
 
 
@@ -170,12 +183,18 @@ def _slice(library: Library, handle: Any, card: Gpu) -> Gpu:
         memory_bytes=_total_bytes(library, handle),
         mig="slice",
         cuda_cores=None,  # the card's number is not the slice's
+        nvlinks=None,  # slices have no way to one another
+        nvlink_bytes_per_s=None,
     )
 
 
 def _total_bytes(library: Library, handle: Any) -> int | None:
     memory = library.get("nvmlDeviceGetMemoryInfo", handle)
     return int(memory.total) if memory is not None and 0 < memory.total < NOT_AVAILABLE else None
+
+
+def _clock_mhz(name: str, told: int | None) -> int | None:
+    return told if told is not None and sound(name, told)[0] is not None else None
 
 
 def _uuid(library: Library, handle: Any) -> str:

@@ -14,6 +14,7 @@ INVALID_ARGUMENT = 2
 NOT_SUPPORTED = 3
 FUNCTION_NOT_FOUND = 13
 GPU_IS_LOST = 15
+CLOCK_SM, CLOCK_MEMORY = 1, 2
 
 WORDS = {
     INVALID_ARGUMENT: "NVML took the question for a wrong one (invalid argument)",
@@ -33,6 +34,8 @@ NOT_AVAILABLE = 1 << 60
 """NVML says "not available" with all bits set; no memory is as large as this."""
 FOR_GOOD = (NOT_SUPPORTED, FUNCTION_NOT_FOUND)
 """Refusals that will not change while a run lasts: the question is not asked again."""
+FIELD_OF_TYPE = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+"""Which member of a field's union holds its value, by the type that NVML tells."""
 
 
 class Refused(Exception):  # noqa: N818 (an answer, if not the one that was asked for)
@@ -98,6 +101,24 @@ def text(value: str | bytes | None) -> str | None:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
 
 
+def bus_id(library: Library, question: str, *arguments: Any) -> str | None:
+    """Return where on the PCI bus the device sits that a question is answered with, None where it is not, or with no text."""
+    told = library.get(question, *arguments)
+    try:
+        return (None if told is None else text(told.busId)) or None
+    except UnicodeDecodeError:  # the binding makes text of it only when it is looked at
+        return None
+
+
 def refusal_of(code: int) -> Refused:
     """Return the refusal that a code stands for."""
     return Refused(code, WORDS.get(code, f"NVML's error {code}"))
+
+
+def field_value(field: Any) -> float | Refused:
+    """Return what one field of those that nvmlDeviceGetFieldValues fills holds, or why nothing."""
+    if field.nvmlReturn != 0:
+        return refusal_of(field.nvmlReturn)
+    if field.valueType >= len(FIELD_OF_TYPE):
+        return Refused(None, f"the driver gave a value of a kind that is not known: {field.valueType}")
+    return float(getattr(field.value, FIELD_OF_TYPE[field.valueType]))

@@ -15,6 +15,8 @@ from typing import Any
 
 from harness.measure.telemetry.nvml.cards import devices
 from harness.measure.telemetry.nvml.library import (
+    CLOCK_MEMORY,
+    CLOCK_SM,
     FOR_GOOD,
     FUNCTION_NOT_FOUND,
     GPU_IS_LOST,
@@ -22,6 +24,7 @@ from harness.measure.telemetry.nvml.library import (
     WORDS,
     Library,
     Refused,
+    field_value,
     refusal_of,
     start,
 )
@@ -31,7 +34,6 @@ from harness.model import Gpu
 
 # NVML's own numbers, so that an older binding that lacks one of their names will do.
 MEMORY_V2 = 0x02000028
-CLOCK_SM, CLOCK_MEMORY = 1, 2
 TEMPERATURE_GPU = 0
 UTILIZATION_SAMPLES = 1
 PCIE_TX, PCIE_RX = 0, 1
@@ -49,8 +51,6 @@ THROTTLE_BITS = {
     0x100: "display_clocks",
 }
 ALL_BITS = (2**32 - 1, 2**64 - 1)
-FIELD_OF_TYPE = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
-"""Which member of a field's union holds its value, by the type that NVML tells."""
 
 KIB = 1024
 USUAL_UPDATE_S = 1 / 6
@@ -305,12 +305,8 @@ class NvmlReader:
         fields = self._ask("nvmlDeviceGetFieldValues", watched.card, [(NVLINK_DATA_TX, ALL_LINKS), (NVLINK_DATA_RX, ALL_LINKS)])
         values: Values = {}
         for name, told in zip(("nvlink_tx_bytes", "nvlink_rx_bytes"), fields, strict=False):
-            if told.nvmlReturn != 0:
-                values[name] = refusal_of(told.nvmlReturn)
-            elif told.valueType < len(FIELD_OF_TYPE):
-                values[name] = getattr(told.value, FIELD_OF_TYPE[told.valueType]) * float(KIB)
-            else:
-                values[name] = Refused(None, f"the driver gave a value of a kind that is not known: {told.valueType}")
+            value = field_value(told)
+            values[name] = value if isinstance(value, Refused) else value * KIB
         if all(isinstance(value, Refused) and value.code in FOR_GOOD for value in values.values()):
             raise refusal_of(fields[0].nvmlReturn)
         return values
