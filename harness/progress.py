@@ -110,7 +110,7 @@ class Display:
         self._line(f"round {done + 1}: {title} ({' | '.join(names)}), its round {round_.index + 1}{again}{left}")
 
     def tell(self, progress: Progress) -> None:
-        """Take in what a session says: a phase, a block, a quad, or that a round has ended."""
+        """Take in what a session says: a phase, that something is timed as a whole, a block, a quad, or that a round has ended."""
         state, trial = self._state, progress.trial or ""
         label = state.labels.get(trial, trial)
         if progress.kind == "block":
@@ -143,7 +143,8 @@ class Display:
         if estimate is None:
             return
         case = self._cases.get(title)
-        text = numbers.measured(estimate.point, estimate.low, estimate.high, case.unit if case else "", estimate.n, estimate.method)
+        how = numbers.how(estimate.method, estimate.rounds)
+        text = numbers.measured(estimate.point, estimate.low, estimate.high, case.unit if case else "", estimate.n, how)
         self._state.estimate = (title, f"{text}, n={estimate.n}")
         self._line(f"  so far {title}: {text}, n={estimate.n}")
         self._refresh()

@@ -26,7 +26,7 @@ Tell = Callable[[str, str | None, str, dict[str, Scalar]], None]
 class QuadRules:
     """What counts as disturbed, warm and slow. Loads in cores: 0.05 is five per cent of one core."""
 
-    foreign_cores: float = 0.05
+    foreign_cores: float = 0.05  # of jobs and single calls, too
     idle_partner_cores: float = 0.01
     warmup_ratio: float = 0.05  # how far the first accepted quad's ratio may lie from the later ones'
     late_warmups: int = 3  # soft cap on quads dropped as late warm-up
@@ -52,8 +52,9 @@ class Log:
     flags: list[Flag] = field(default_factory=list)
 
     def flag(self, code: str, text: str, **numbers: Scalar) -> None:
-        """Note something once: a later flag of the same code replaces the text, not the line."""
-        self.flags = [flag for flag in self.flags if flag.code != code] + [Flag(code, text, numbers)]
+        """Note something once, or once a trial where `numbers` name one: a later flag of the same code replaces the text, not the line."""
+        about = (code, numbers.get("trial"))
+        self.flags = [flag for flag in self.flags if (flag.code, flag.numbers.get("trial")) != about] + [Flag(code, text, numbers)]
 
 
 @dataclass(frozen=True)
@@ -166,16 +167,10 @@ class Turns:
 
     def disturbances(self, quad: Quad, blocks: Sequence[Block]) -> tuple[str, ...]:
         """Return what others did to a quad beyond the threshold, by name. What could not be read disturbs nothing, but is flagged."""
-        limit = self.thresholds.foreign_cores
-        elapsed_s = sum(block.load.elapsed_s for block in blocks)
         if quad.foreign_cores is None:
             self.log.flag("foreign_load_unknown", "the machine's load could not be read, so quads were accepted unseen")
-        loads = {
-            "foreign_load": quad.foreign_cores,
-            "steal": quad.steal_cores,
-            "throttled": None if quad.throttled_s is None or elapsed_s <= 0 else quad.throttled_s / elapsed_s,
-        }
-        return tuple(name for name, cores in loads.items() if cores is not None and cores > limit)
+        load = Used(sum(block.load.elapsed_s for block in blocks), quad.foreign_cores, quad.steal_cores, quad.throttled_s, {})
+        return beyond(load, self.thresholds.foreign_cores)
 
     def watch_idle(self, quad: Quad) -> None:
         """Flag the round if whoever had no turn was busy nevertheless."""
@@ -183,6 +178,16 @@ class Turns:
         if cores is not None and cores > self.thresholds.idle_partner_cores:
             text = f"the idle partner used {cores:.3f} cores during the other's blocks; take turns of trials instead"
             self.log.flag("idle_partner", text, idle_partner_cores=cores, threshold=self.thresholds.idle_partner_cores)
+
+
+def beyond(load: Used, limit_cores: float) -> tuple[str, ...]:
+    """Return which of foreign load, steal and throttling are beyond the limit, by name. What could not be read is not."""
+    loads = {
+        "foreign_load": load.foreign_cores,
+        "steal": load.steal_cores,
+        "throttled": None if load.throttled_s is None or load.elapsed_s <= 0 else load.throttled_s / load.elapsed_s,
+    }
+    return tuple(name for name, cores in loads.items() if cores is not None and cores > limit_cores)
 
 
 def steps_for(step_s: float | None, block_s: float, thresholds: QuadRules) -> int:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.measure.blocks import Log, Tell, check_counts
 from harness.measure.crew import Crew, Member, Stage, complained, scalar
+from harness.measure.lookout import TIMED_CALL, Lookout
 from harness.model import COMPLETED, Driver, Reading, Scalar, State, Trial
 
 if TYPE_CHECKING:
@@ -134,26 +135,35 @@ def check_facts(stage: Stage, crew: Crew) -> None:
             raise crew.fail("asked_differs", f"asked for {name}={asked} but {name}={used} was used", numbers, phase="facts", state=State.INVALID)
 
 
-def call_once(stage: Stage, crew: Crew, proof_path: Path, log: Log, tell: Tell) -> None:
+def call_once(stage: Stage, crew: Crew, proof_path: Path, log: Log, tell: Tell, *, lookout: Lookout) -> None:
     """Let a `once` workload do its whole thing; its readings go to `log`, a proof's file name to the crew."""
     trial = crew.trial
-    tell("phase", trial.id, trial.call, {})
+    tell("timed" if trial.call == TIMED_CALL else "phase", trial.id, trial.call, {})
     content = {"call": trial.call, "path": str(proof_path.resolve())}
+    before = lookout.now()
     answer = stage.ask([crew], "once", "once", "once", lambda t: t.deadlines.once_s, content=lambda _: content, only=lambda _: False)[trial.id]
+    after = lookout.now()
+    tell("phase", trial.id, "ending", {})
     crew.phases_s["once"] = answer["seconds"]
     crew.proof = answer["proof"]
     for name, value, unit, reason in answer["values"]:
         log.readings.append(replace(_reading(crew, name, value, unit, reason), t0_ns=answer["t0_ns"], t1_ns=answer["t1_ns"]))
+    if trial.call == TIMED_CALL:
+        lookout.note(crew, before, after, "the call")
     check_facts(stage, crew)
 
 
-def run_job(stage: Stage, crew: Crew, log: Log, tell: Tell) -> None:
+def run_job(stage: Stage, crew: Crew, log: Log, tell: Tell, *, lookout: Lookout) -> None:
     """Let a `job` workload do all of its steps. Its events go to `log`, also those before an error, which then raises TrialEnded.
 
     They come with the answer: a parent that wakes up for each of them would be a load of its own.
     """
-    tell("phase", crew.trial.id, "job", {})
-    keep_job(stage, crew, ask_job(stage, crew), log)
+    tell("timed", crew.trial.id, "job", {})
+    before = lookout.now()
+    answer = ask_job(stage, crew)
+    lookout.note(crew, before, lookout.now(), "the job")
+    tell("phase", crew.trial.id, "ending", {})
+    keep_job(stage, crew, answer, log)
 
 
 def ask_job(stage: Stage, crew: Crew, on_event: Callable[[Crew, list[Any]], None] | None = None) -> dict[str, Any]:
@@ -166,12 +176,13 @@ def ask_job(stage: Stage, crew: Crew, on_event: Callable[[Crew, list[Any]], None
 
 
 def keep_job(stage: Stage, crew: Crew, answer: Mapping[str, Any], log: Log) -> None:
-    """Record what a job told. Raises TrialEnded: failed if it failed, invalid where it did other steps than it was asked for."""
+    """Record what a job told. Raises TrialEnded: failed if it failed, invalid where it did other steps than it was asked for, or traced them anew."""
     for name, value, unit, t0_ns, t1_ns, step, reason in answer["events"]:
         log.readings.append(replace(_reading(crew, name, value, unit, reason), t0_ns=t0_ns, t1_ns=t1_ns, n=step))
     if answer["error"] is not None:
         raise complained(crew, crew.lead, answer["error"], "job")
     _check_job_steps(crew, answer["events"])
+    _check_job_traces(crew, answer["events"])
     check_facts(stage, crew)
 
 
@@ -185,6 +196,14 @@ def _check_job_steps(crew: Crew, events: Sequence[Sequence[Any]]) -> None:
         text = "the job told no event `job` that says how many steps it did"
         raise crew.fail("no_work", text, {"asked": asked}, phase="job", state=State.INVALID)
     check_counts(crew, {"work": job[1], "steps": job[5], "ghost": 0}, asked, 0, "job")
+
+
+def _check_job_traces(crew: Crew, events: Sequence[Sequence[Any]]) -> None:
+    """Hold events "timed_traces" against none at all, as blocks are held."""
+    traces = sum(event[1] or 0 for event in events if event[0] == "timed_traces")
+    if traces > 0:
+        text = f"traced during the timed part of the job: {traces:g} new traces, so its time holds more than steps"
+        raise crew.fail("traced_in_job", text, {"traces": traces}, phase="job", state=State.INVALID)
 
 
 def finish(stage: Stage, crews: Sequence[Crew], log: Log, clock: Callable[[], float]) -> None:

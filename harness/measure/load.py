@@ -5,6 +5,7 @@ The differences tell how busy others were. It only reads /proc and the control g
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from dataclasses import dataclass, field
@@ -16,11 +17,14 @@ if TYPE_CHECKING:
 
 CPUCLOCK_SCHED = 2
 """Kernel's number for "time scheduled" in a process's CPU clock id (see clock_getcpuclockid(3))."""
+LOST_S = 0.1
+"""A group whose time has fallen by more than this, which no counter's grain explains, has lost a process that nobody of it waited for."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """Cumulative readings at one moment, in seconds of core time except `t_s` (monotonic). `groups`: worker's pid -> CPU time of its whole group."""
+    """Cumulative readings at one moment, in seconds of core time except `t_s` (monotonic). `groups`: worker's pid -> CPU time of its whole group, with
+    those of its processes that have ended."""
 
     t_s: float
     cores: int
@@ -45,19 +49,20 @@ class Used:
 def read_load(groups: Mapping[int, Iterable[int]]) -> Load:
     """Read the counters now. `groups` maps each worker's pid to all the pids that count as it."""
     idle_s, steal_s = machine_times(os.sched_getaffinity(0))
-    times = {leader: sum_or_none(cpu_seconds(pid) for pid in pids) for leader, pids in groups.items()}
+    times = {leader: group_seconds(leader, pids) for leader, pids in groups.items()}
     return Load(time.monotonic(), len(os.sched_getaffinity(0)), idle_s, steal_s, throttled_seconds(), time.process_time(), times)
 
 
 def used(before: Load, after: Load) -> Used:
     """Compare two readings. Busy time is what was neither idle nor stolen, because idle time is exact where busy time is sampled by the tick.
 
-    Foreign load is busy time less the workers' and the parent's own. A slightly negative one comes of the counters' 10 ms grain and reads as 0.
+    Foreign load is busy time less the workers' and the parent's own (with all its threads: the telemetry's, an endpoint's). A slightly negative one
+    comes of the counters' 10 ms grain and reads as 0. A group that was not there before has begun since.
     """
     elapsed_s = after.t_s - before.t_s
     steal_s = _difference(before.steal_s, after.steal_s)
     idle_s = _difference(before.idle_s, after.idle_s)
-    groups_s = {pid: _difference(before.groups.get(pid), after.groups.get(pid)) for pid in after.groups}
+    groups_s = {pid: _spent(before.groups.get(pid, 0.0), seconds) for pid, seconds in after.groups.items()}
     ours_s = sum_or_none(groups_s.values())
     foreign_cores = None
     if elapsed_s > 0 and idle_s is not None and ours_s is not None:
@@ -79,6 +84,39 @@ def machine_times(cores: Iterable[int], stat: Path = Path("/proc/stat")) -> tupl
     if len(mine) != len(wanted) or any(len(row) < 8 for row in mine):
         return None, None
     return sum(row[3] + row[4] for row in mine) * tick_s, sum(row[7] for row in mine) * tick_s
+
+
+def grain_s(cores: int) -> float:
+    """Return how much foreign or stolen time, in seconds of core time, the counters' grain alone may feign between two readings: three standard errors."""
+    # Three counters a core (idle, waiting for I/O, stolen) are cut off to a tick, before and after: each difference errs by tick**2 / 6 in variance.
+    return 3.0 / os.sysconf("SC_CLK_TCK") * math.sqrt(3 * cores / 6)
+
+
+def group_seconds(leader: int, members: Iterable[int]) -> float | None:
+    """Return the CPU time of a worker (`leader`) and the other `members` of its group, with that of their children that ended; None if it is gone.
+
+    The kernel adds a child's time to the process that waits for it. Not seen is what ended without that: children of one that ignores SIGCHLD, and
+    those whose own parent was gone before them.
+    """
+    total_s = 0.0
+    # Parents, which have the lower ids, come after their children: whoever ends while we read is found with the one that waited for it.
+    for pid in (*sorted((pid for pid in members if pid != leader), reverse=True), leader):
+        own_s, waited_s = cpu_seconds(pid), waited_seconds(pid)
+        if own_s is not None and waited_s is not None:
+            total_s += own_s + waited_s
+        elif pid == leader:
+            return None
+    return total_s
+
+
+def waited_seconds(pid: int) -> float | None:
+    """Return the CPU time of a process's children that have ended and were waited for, with theirs in turn (to a tick); None if it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    user, system = stat.rpartition(")")[2].split()[13:15]  # fields 16 and 17; the second, a name, may hold anything
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def cpu_seconds(pid: int) -> float | None:
@@ -152,3 +190,9 @@ def sum_or_none(values: Iterable[float | None]) -> float | None:
 
 def _difference(before: float | None, after: float | None) -> float | None:
     return None if before is None or after is None else after - before
+
+
+def _spent(before: float | None, after: float | None) -> float | None:
+    """Return what a group used, None where part of it was lost: that would look like somebody else's."""
+    spent_s = _difference(before, after)
+    return None if spent_s is None or spent_s < -LOST_S else spent_s

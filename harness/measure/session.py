@@ -19,6 +19,7 @@ from harness.measure.crew import Crew, Stage, Stopped, TrialEnded, file_stem, wi
 from harness.measure.fitting import PROBE, run_probe
 from harness.measure.lives import call_once, finish, launch, make_ready, run_job, start, warm
 from harness.measure.load import read_load
+from harness.measure.lookout import Lookout
 from harness.measure.machine import boot_id
 from harness.measure.quads import run_quads, warm_quad
 from harness.measure.supervise import run_lives
@@ -53,7 +54,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a session tells while it runs: `kind` is phase, block, quad or round.
+    """What a session tells while it runs: `kind` is phase, timed, block, quad or round. `timed`: a job or a single call of this trial is being timed,
+    until anything else is told.
 
     A block's numbers are seconds, work, rate; a quad's foreign_cores, accepted, index; a round's cost_s.
     """
@@ -145,6 +147,7 @@ class _Session:
     def __post_init__(self) -> None:
         self.letters = {trial.id: letter for trial, letter in zip(self.round.trials, LETTERS, strict=False)}
         self.rng = random.Random(self.round.seed)  # noqa: S311 (an order that can be repeated, not a secret)
+        self.lookout = Lookout(self.stage, self.read, self.thresholds.foreign_cores, self.log)
 
     def run(self) -> None:
         """Run the round in its arrangement. On return every start has an outcome and nobody lives."""
@@ -289,17 +292,25 @@ class _Session:
             run_probe(self.stage, trial, stem, self.log, self.tell, given=self._given(trial))
             return
         crew = self._start_alone(trial)
-        call_once(self.stage, crew, self.place.proofs / f"{stem}.npz", self.log, self.tell)
+        call_once(self.stage, crew, self.place.proofs / f"{stem}.npz", self.log, self.tell, lookout=self.lookout)
         finish(self.stage, [crew], self.log, time.perf_counter)
 
     def _job(self, trial: Trial) -> None:
         crew = self._start_alone(trial)
-        run_job(self.stage, crew, self.log, self.tell)
+        run_job(self.stage, crew, self.log, self.tell, lookout=self.lookout)
         finish(self.stage, [crew], self.log, time.perf_counter)
 
     def _supervise(self, trial: Trial) -> None:
-        given = self._given(trial)
-        crew = run_lives(self.stage, trial, self.log, self.tell, seed=self.round.seed, next_stem=lambda: self._stem(trial), given=given)
+        crew = run_lives(
+            self.stage,
+            trial,
+            self.log,
+            self.tell,
+            seed=self.round.seed,
+            next_stem=lambda: self._stem(trial),
+            given=self._given(trial),
+            lookout=self.lookout,
+        )
         finish(self.stage, [crew], self.log, time.perf_counter)
 
     def _folder(self, trial: Trial) -> Path | None:
@@ -430,8 +441,8 @@ class _Session:
         )
 
 
-BLAME = (State.FAILED, State.INVALID, State.TIMED_OUT, State.INTERRUPTED, State.SKIPPED, State.NOT_RUN, State.COMPLETED)
-"""Whose outcome is the round's: the first of these."""
+BLAME = (State.FAILED, State.INVALID, State.TIMED_OUT, State.SKIPPED, State.INTERRUPTED, State.NOT_RUN, State.COMPLETED)
+"""Whose outcome is the round's: the first of these. Whoever is skipped interrupts its partners, and such a round is not to be repeated."""
 
 
 def _may_rest_beside(trial: Trial, other: Trial) -> bool:

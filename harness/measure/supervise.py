@@ -16,6 +16,8 @@ from typing import Any
 from harness.measure.blocks import Log, Tell
 from harness.measure.crew import Crew, Stage, TrialEnded
 from harness.measure.lives import ask_job, keep_job, start
+from harness.measure.load import Load
+from harness.measure.lookout import Lookout
 from harness.model import COMPLETED, Reading, Scalar, State, Trial
 
 TELL_EVERY_S = 1.0
@@ -33,7 +35,15 @@ def kill_steps(seed: int, kills: int, steps: int) -> list[int]:
 
 
 def run_lives(
-    stage: Stage, trial: Trial, log: Log, tell: Tell, *, seed: int, next_stem: Callable[[], str], given: Mapping[str, Scalar]
+    stage: Stage,
+    trial: Trial,
+    log: Log,
+    tell: Tell,
+    *,
+    seed: int,
+    next_stem: Callable[[], str],
+    given: Mapping[str, Scalar],
+    lookout: Lookout,
 ) -> Crew:
     """Run a supervised trial's lives; returns the crew of the last one, whose job is in `log` like any other.
 
@@ -43,23 +53,32 @@ def run_lives(
     steps = next(process for process in trial.processes if process.role == trial.lead).settings["steps"]
     killed_ns: int | None = None
     for number, kill_at in enumerate(kill_steps(seed, trial.kills, int(steps or 0))):
+        buried = lookout.now()
         (crew,) = start(stage, [trial], [next_stem()], tell, {**given, "life": number})
-        killed_ns = _Life(stage, crew, number, log, tell, killed_ns, kill_at).run_until_killed()
+        killed_ns = _Life(stage, crew, number, log, tell, lookout, buried, killed_ns, kill_at).run_until_killed()
+    buried = lookout.now()
     (crew,) = start(stage, [trial], [next_stem()], tell, {**given, "life": trial.kills})
-    life = _Life(stage, crew, trial.kills, log, tell, killed_ns)
-    keep_job(stage, crew, life.run(), log)
+    life = _Life(stage, crew, trial.kills, log, tell, lookout, buried, killed_ns)
+    before = lookout.now()
+    answer = life.run()
+    lookout.note(crew, before, lookout.now(), "the last life")
+    tell("phase", trial.id, "ending", {})
+    keep_job(stage, crew, answer, log)
     return crew
 
 
 @dataclass
 class _Life:
-    """One life. `killed_before_ns`: when the life before it was killed; `kill_at`: the step at which this one is to be."""
+    """One life. `killed_before_ns`: when the life before it was killed, and `buried` the load when that one was gone; `kill_at`: the step at which this
+    one is to be."""
 
     stage: Stage
     crew: Crew
     number: int
     log: Log
     tell: Tell
+    lookout: Lookout
+    buried: Load
     killed_before_ns: int | None
     kill_at: int | None = None
     killed_ns: int | None = None
@@ -69,7 +88,7 @@ class _Life:
 
     def run(self) -> dict[str, Any]:
         """Let the job run to its end; returns its answer."""
-        self.tell("phase", self.crew.trial.id, f"life {self.number}", {"life": self.number})
+        self.tell("timed", self.crew.trial.id, f"life {self.number}", {"life": self.number})
         return ask_job(self.stage, self.crew, self._hear)
 
     def run_until_killed(self) -> int:
@@ -92,18 +111,20 @@ class _Life:
         now_ns = time.perf_counter_ns()
         if not self.heard and self.killed_before_ns is not None:
             self._note("restart_s", (now_ns - self.killed_before_ns) / 1e9, "s", t0_ns=self.killed_before_ns, t1_ns=now_ns)
+            # From the burial on: what the killed one still used on its way out went with it, and would look foreign.
+            self.lookout.note(crew, self.buried, self.lookout.now(), "a restart")
         self.heard = True
         name, step = event[0], event[5]
         if name != "step" or step is None:
             return
         self.step = int(step)
         if self.kill_at is not None and self.killed_ns is None and self.step >= self.kill_at:
-            self.killed_ns = now_ns
+            self.killed_ns = time.perf_counter_ns()
             crew.lead.child.signal_group(signal.SIGKILL)
             self.tell("phase", crew.trial.id, f"killed at step {self.step}", {"step": self.step})
         elif time.monotonic() - self.told_s >= TELL_EVERY_S:
             self.told_s = time.monotonic()
-            self.tell("phase", crew.trial.id, f"life {self.number}, step {self.step}", {"step": self.step})
+            self.tell("timed", crew.trial.id, f"life {self.number}, step {self.step}", {"step": self.step})
 
     def _by_our_hand(self, ended: TrialEnded) -> bool:
         """Whether the lead died of SIGKILL, not of anything else that may have struck at the same moment."""

@@ -233,6 +233,7 @@ def _round_row(record: RoundRecord, trials: list[str], case: Case, rates: Rates,
         effect = numbers.ratio(high[0] / low[0]) if low and high and low[0] > 0 else numbers.NA
     accepted = [quad for quad in record.quads if quad.accepted and quad.part == "main"]
     loads = [quad.foreign_cores for quad in accepted if quad.foreign_cores is not None]
+    loads = loads or [reading.value for reading in record.readings if reading.name == "foreign_cores" and reading.value is not None]
     said = (
         []
         if record.outcome.state is State.COMPLETED

@@ -40,8 +40,8 @@ def blocks_frame(records: Sequence[RoundRecord]) -> pd.DataFrame:
 
 
 def rounds_frame(records: Sequence[RoundRecord]) -> pd.DataFrame:
-    """Return one row a round: how it ended and why, how many of its quads were accepted, the mean foreign load of those in cores,
-    its cost in seconds.
+    """Return one row a round: how it ended and why, how many of its quads were accepted, the mean foreign load of those in cores (without any: of its
+    jobs and single calls), its cost in seconds.
 
     `part` counts the starts of the run (0, then one more with every resume); `flags` are the codes of the round's flags, joined by commas.
     """
@@ -62,6 +62,7 @@ def _block(reading: Reading, quads: dict[tuple[str, int], Quad]) -> tuple[object
 def _round(record: RoundRecord) -> tuple[object, ...]:
     accepted = [quad for quad in record.quads if quad.accepted]
     loads = [quad.foreign_cores for quad in accepted if quad.foreign_cores is not None]
+    loads = loads or [reading.value for reading in record.readings if reading.name == "foreign_cores" and reading.value is not None]
     reason = record.outcome.reason.text if record.outcome.reason else None
     return (
         record.contrast, record.round, record.index, record.attempt, record.part, record.outcome.state.value, reason, record.order,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from harness.errors import ConfigError
-from harness.measure.telemetry.beside import cards_of
+from harness.measure.telemetry.beside import cards_of, cards_of_trial
 from harness.measure.telemetry.provider import HOST, THROTTLE_WORDS
 from harness.watch.several import arms
 
@@ -73,7 +73,7 @@ METRICS = {
     "speedproof_blocks_running": "1 while timed blocks follow one another, 0 while workers start, get ready, end, or do something else.",
     "speedproof_arm_work_per_second": "Throughput of the last timed block of each arm of the present round, in units of the arm's work.",
     "speedproof_foreign_load_cores": "Cores that were busy with anything but the run during the last quad; absent where it could not be read.",
-    "speedproof_gpu_measured": "1 while timed blocks run that may use this card, else 0.",
+    "speedproof_gpu_measured": "1 while timed blocks run that may use this card, or a job or a single call of an arm that does is timed, else 0.",
     "speedproof_gpu_kernel_busy_ratio": "Share of time in which any kernel ran on the card; says nothing of how much of the card was at work.",
     "speedproof_gpu_sm_active_ratio": "Share of the card's multiprocessors that were at work, over time.",
     "speedproof_gpu_tensor_active_ratio": "Share of time in which the tensor cores were at work.",
@@ -94,13 +94,26 @@ METRICS = {
 
 @dataclass
 class _Present:
-    """The round of the moment. `arms` is trial -> (letter, label), `rates` trial -> (units of work a second, unit)."""
+    """The round of the moment. `arms` is trial -> (letter, label), `rates` trial -> (units of work a second, unit).
+
+    `cards` are those of all its trials, `cards_of_arm` trial -> its own; `timed` the cards of the trial whose job or single call is being timed.
+    """
 
     labels: dict[str, str]
     arms: dict[str, tuple[str, str]]
     cards: frozenset[str]
+    cards_of_arm: dict[str, frozenset[str]]
     rates: dict[str, tuple[float, str]] = field(default_factory=dict)
     blocks_running: bool = False
+    timed: frozenset[str] = frozenset()
+
+    def rest(self) -> None:
+        """Nothing is timed now."""
+        self.blocks_running, self.timed = False, frozenset()
+
+    def measures(self, uuid: str) -> bool:
+        """Whether something is timed that may use this card."""
+        return uuid in (self.cards if self.blocks_running else self.timed)
 
 
 class Exporter:
@@ -142,21 +155,24 @@ class Exporter:
             "arrangement": round_.arrangement.value,
         }
         cards = frozenset(gpu.uuid for gpu in cards_of(round_, self._gpus))
+        cards_of_arm = {trial.id: frozenset(gpu.uuid for gpu in cards_of_trial(trial, self._gpus)) for trial in round_.trials}
         with self._lock:
-            self._present = _Present(labels, arms(self._plan, round_), cards)
+            self._present = _Present(labels, arms(self._plan, round_), cards, cards_of_arm)
             self._recorded = done
             self._time_left_s = time_left_s
             self._foreign_cores = None
 
     def tell(self, progress: Progress) -> None:
-        """Take in what a session says: a phase, a block, a quad, or that a round has ended."""
+        """Take in what a session says: a phase, that something is timed as a whole, a block, a quad, or that a round has ended."""
         with self._lock:
             if progress.kind == "block":
                 self._block(progress)
             elif progress.kind == "quad":
                 self._quad(progress)
             elif self._present is not None:
-                self._present.blocks_running = False
+                self._present.rest()
+                if progress.kind == "timed" and progress.trial is not None:
+                    self._present.timed = self._present.cards_of_arm.get(progress.trial, frozenset())
 
     def sampled(self, samples: Sequence[Sample]) -> None:
         """Take in samples of the machine. One without a value takes back what was told under its name."""
@@ -175,7 +191,7 @@ class Exporter:
             if self._recorded is not None:
                 self._recorded += 1
             if self._present is not None:
-                self._present.blocks_running = False
+                self._present.rest()
 
     def estimate(self, title: str, estimate: Estimate | None) -> None:
         """Estimates are no metrics: they belong to their looks, not to a moment."""
@@ -226,7 +242,7 @@ class Exporter:
         for shown in OF_CARDS:
             yield _shown(shown, labels, {names: self._samples.get((uuid, shown.sample)) for names, uuid in cards})
         present = self._present
-        measured: Values = {names: None if present is None else float(present.blocks_running and uuid in present.cards) for names, uuid in cards}
+        measured: Values = {names: None if present is None else float(present.measures(uuid)) for names, uuid in cards}
         yield _gauge("speedproof_gpu_measured", labels, measured)
         reasons: Values = {(*names, word): self._samples.get((uuid, f"throttle_{word}")) for names, uuid in cards for word in THROTTLE_WORDS}
         yield _gauge("speedproof_gpu_throttled", (*labels, "reason"), reasons)

@@ -57,6 +57,10 @@ class Fake(Workload):
             os.stat(os.path.join(os.path.dirname(os.path.abspath(__file__)), "nothing.bin"))
         if self.fault == "memory":
             raise MemoryError("no room")
+        if self.fault == "unsupported":
+            from harness.errors import Unsupported
+
+            raise Unsupported("the device has no such product")
 
     def trace(self) -> None:
         self.misbehave("trace")
@@ -214,6 +218,8 @@ class Errand(Fake):
             self.step(step, notes, tell)
         if self.fault != "tells_no_job":
             tell(Event("job", 4.0 * (steps - done), "samples", t0_ns, time.perf_counter_ns(), steps))
+        if self.fault == "retraces":
+            tell(Event("timed_traces", 2, "traces"))
 
     def step(self, step: int, notes: str, tell: Any) -> None:
         t0_ns = time.perf_counter_ns()
@@ -240,6 +246,36 @@ class Errand(Fake):
 
 def build_errand(**settings: Any) -> Errand:
     return Errand(**settings)
+
+
+class Employer(Fake):
+    """A job, or a single call, that is done by a child process of its own: `child_s` seconds of core time. It is waited for."""
+
+    def outcome(self) -> List[Value]:
+        import subprocess
+
+        subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < %r: pass" % self.settings["child_s"]], check=True)
+        return [Value("answer", 42, "count")]
+
+    def job(self, tell: Any) -> None:
+        t0_ns = time.perf_counter_ns()
+        self.outcome()
+        tell(Event("job", 1.0, "samples", t0_ns, time.perf_counter_ns(), 1))
+
+
+def build_slow_call(call_s: float, **_: Any) -> Workload:
+    """A workload whose single call sleeps."""
+
+    class SlowCall(Fake):
+        def outcome(self) -> List[Value]:
+            time.sleep(call_s)
+            return [Value("answer", 42, "count")]
+
+    return SlowCall()
+
+
+def build_employer(**settings: Any) -> Employer:
+    return Employer(**settings)
 
 
 class _Bystander:

@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from harness.measure.load import Load, cgroup_directories, cpu_seconds, group_members, read_load, throttled_seconds, used
+from harness.measure.load import (
+    Load,
+    cgroup_directories,
+    cpu_seconds,
+    grain_s,
+    group_members,
+    group_seconds,
+    read_load,
+    throttled_seconds,
+    used,
+    waited_seconds,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,6 +49,47 @@ def test_the_counters_grain_never_makes_load_negative():
 def test_a_counter_that_cannot_be_read_makes_the_load_unknown():
     assert None is used(make_load(0.0), make_load(1.0, idle_s=None)).foreign_cores
     assert None is used(make_load(0.0), make_load(1.0, groups={7: None})).foreign_cores
+
+
+def test_a_group_that_was_not_there_before_has_begun_since():
+    result = used(make_load(0.0), make_load(1.0, idle_s=1.5, groups={7: 0.5}))
+    assert (0.0, {7: 0.5}) == (result.foreign_cores, result.groups_s)
+
+
+def test_a_group_that_has_lost_a_process_with_its_time_makes_the_load_unknown():
+    assert None is used(make_load(0.0, groups={7: 30.0}), make_load(1.0, idle_s=1.5, groups={7: 0.5})).foreign_cores
+
+
+def test_a_group_s_time_may_fall_by_the_counters_grain():
+    assert 0.51 == pytest.approx(used(make_load(0.0, groups={7: 1.0}), make_load(1.0, idle_s=1.5, groups={7: 0.99})).foreign_cores)
+
+
+def test_the_grain_is_three_standard_errors_of_counters_that_are_cut_off_to_a_tick():
+    tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    assert [3 * tick_s, 6 * tick_s] == pytest.approx([grain_s(2), grain_s(8)])
+
+
+def employer(burnt_s: float) -> str:
+    """The code of a process whose child, started and waited for, burns so much core time; then it says so and rests."""
+    child = f"import time\nwhile time.process_time() < {burnt_s}: pass"
+    return f"import subprocess, sys, time\nsubprocess.run([sys.executable, '-c', {child!r}])\nprint(flush=True); time.sleep(60)"
+
+
+def test_a_group_s_time_holds_that_of_its_ended_children():
+    with subprocess.Popen([sys.executable, "-c", employer(0.2)], stdout=subprocess.PIPE) as worker:
+        worker.stdout.readline()
+        own_s, waited_s, group_s = cpu_seconds(worker.pid), waited_seconds(worker.pid), group_seconds(worker.pid, [worker.pid])
+        worker.kill()
+    assert waited_s > 0.15  # less a tick each of user's and system's time
+    assert own_s + waited_s <= group_s
+
+
+def test_a_member_that_has_ended_leaves_its_time_to_who_waited_and_makes_nothing_unknown():
+    with subprocess.Popen(["true"]) as gone:
+        gone.wait()
+    assert 0.0 < group_seconds(os.getpid(), [os.getpid(), gone.pid])
+    assert None is group_seconds(gone.pid, [gone.pid])
+    assert None is waited_seconds(gone.pid)
 
 
 def test_a_worker_s_time_counts_its_ended_threads_finer_than_a_tick():

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from harness.model import Flag, Quad
 from harness.store import blocks_frame, rounds_frame
 from tests.helpers import make_failure, make_outcome_reading, make_quads, make_reading, make_record
@@ -33,6 +35,12 @@ def test_blocks_of_the_absence_part_take_the_quad_of_that_part():
 
 def test_a_block_of_a_quad_that_is_not_listed_is_not_accepted():
     assert [False] == blocks_frame([make_record(readings=(make_reading(quad=9),))])["accepted"].tolist()
+
+
+def test_a_round_without_quads_has_the_load_beside_its_jobs():
+    loads = [make_outcome_reading("foreign_cores", value, unit="cores") for value in (0.1, None, 0.3)]
+    record = make_record(readings=tuple(loads), quads=())
+    assert 0.2 == pytest.approx(rounds_frame([record])["foreign_cores"].item())
 
 
 def test_a_reading_that_is_no_block_is_left_out():

@@ -47,6 +47,11 @@ def make_phase(text: str = "importing", trial: str = "baseline") -> Progress:
     return Progress("phase", "duet/0.0", trial, text, {})
 
 
+def make_timed(trial: str = "baseline", text: str = "job") -> Progress:
+    """A job or a single call is being timed."""
+    return Progress("timed", "duet/0.0", trial, text, {})
+
+
 def make_quad(index: int = 1, *, accepted: bool = True, foreign_cores: float | None = 0.25) -> Progress:
     """A quad is over."""
     return Progress("quad", "duet/0.0", None, "ABBA", {"foreign_cores": foreign_cores, "accepted": accepted, "index": index})

@@ -25,6 +25,7 @@ from tests.watch.builders import (
     make_quad,
     make_round,
     make_sample,
+    make_timed,
 )
 
 PLAN = make_gpu_plan()
@@ -180,6 +181,33 @@ def test_a_card_is_measured_while_blocks_run_on_it():
     exporter.tell(make_block("baseline", 100.0))
     exporter.tell(make_quad(0))
     assert {("0", "GPU-0"): 1.0, ("1", "GPU-1"): 0.0} == series(exporter, "speedproof_gpu_measured")
+
+
+def test_a_card_is_measured_while_a_job_of_an_arm_on_it_is_timed():
+    exporter = make_exporter()
+    exporter.tell(make_timed("baseline"))
+    assert {("0", "GPU-0"): 1.0, ("1", "GPU-1"): 0.0} == series(exporter, "speedproof_gpu_measured")
+    assert {(): 0.0} == series(exporter, "speedproof_blocks_running")
+    exporter.tell(make_phase("ending"))
+    assert {("0", "GPU-0"): 0.0, ("1", "GPU-1"): 0.0} == series(exporter, "speedproof_gpu_measured")
+
+
+def test_no_card_is_measured_while_a_job_of_an_arm_without_one_is_timed():
+    exporter = make_exporter(in_round=False)
+    on_card, beside = make_round(PLAN).trials
+    beside = replace(beside, processes=tuple(replace(process, gpus=()) for process in beside.processes))
+    exporter.round(replace(make_round(PLAN), trials=(on_card, beside)), 0, None)
+    exporter.tell(make_timed("treatment"))
+    assert {("0", "GPU-0"): 0.0, ("1", "GPU-1"): 0.0} == series(exporter, "speedproof_gpu_measured")
+    exporter.tell(make_timed("baseline"))
+    assert {("0", "GPU-0"): 1.0, ("1", "GPU-1"): 0.0} == series(exporter, "speedproof_gpu_measured")
+
+
+def test_after_a_round_no_job_is_timed():
+    exporter = make_exporter()
+    exporter.tell(make_timed("baseline"))
+    exporter.ended(make_record(0))
+    assert {("0", "GPU-0"): 0.0, ("1", "GPU-1"): 0.0} == series(exporter, "speedproof_gpu_measured")
 
 
 @pytest.mark.parametrize("end", [make_phase(), Progress("round", "duet/0.0", None, "completed", {"cost_s": 9.0})], ids=["phase", "round"])
