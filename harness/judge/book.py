@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from harness.judge.effects import Value, control_pair, effect, value_of
 from harness.judge.stats import Floors, half_width, mean, pooled
 from harness.judge.thresholds import Thresholds, thresholds_of
-from harness.model import Contrast, Control, ControlKind, Estimand, Plan, Reason, RoundRecord, Scale, State
+from harness.model import Contrast, Control, ControlKind, Estimand, Plan, Purpose, Reason, RoundRecord, Scale, State, Statistic, Term
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,10 +21,13 @@ RATES = frozenset({"throughput", "step_time"})
 
 TIMED = frozenset({"throughput", "step_time", "first_call", "input_wait"})
 
+OF_ENERGY = frozenset({"work_per_j", "power_w", "host_work_per_j", "host_power_w"})
+"""What is told of each arm's energy by itself, whether or not a case is about it."""
+
 LOST = frozenset({State.FAILED, State.INVALID, State.TIMED_OUT})
 """How a round is lost. One that was interrupted, skipped or never run says nothing against its arms."""
 
-PoolKey = tuple[str, str, Scale, frozenset[str]]
+PoolKey = tuple[str, str, Scale, frozenset[str], bool]
 
 
 def is_timed(measure: str) -> bool:
@@ -111,6 +114,15 @@ class Book:
                 found.append(one)
         return found, reason
 
+    def levels(self, measure: str) -> list[Estimand]:
+        """Return the level of a measure by itself, once for each trial of each contrast of a claim, in the plan's order.
+
+        Trials that are slowed on purpose say nothing of their arm, and the probes of a search are of a different size each.
+        """
+        contrasts = [contrast for contrast in self.plan.contrasts if contrast.purpose is Purpose.CLAIM and contrast.search is None]
+        arms = [(contrast.id, trial.id) for contrast in contrasts for trial in contrast.trials if not trial.ghost_every]
+        return [Estimand(Scale.LINEAR, (Term(1.0, contrast, trial, measure, Statistic.VALUE),)) for contrast, trial in arms]
+
     # ------------------------------------------------------------ floors
 
     def device(self, estimand: Estimand) -> str:
@@ -132,11 +144,13 @@ class Book:
 
     def pool_key(self, estimand: Estimand) -> PoolKey:
         """Return what spreads are pooled by: device, arrangement, scale. Rates go together, as ratios or each by itself; first calls, phases, bytes,
-        shares and what a lesson reads vary each in its own way, and on the linear scale in its own unit, so they are pooled by measure.
+        shares and what a lesson reads vary each in its own way, and on the linear scale in its own unit, so they are pooled by measure; amounts, whose
+        spreads are shares of their mean, apart from differences.
         """
         measures = frozenset(term.measure for term in estimand.terms)
-        alike = measures <= RATES and (estimand.scale is Scale.LOG or _is_amount(estimand))
-        return self.device(estimand), self._arrangement(estimand), estimand.scale, RATES if alike else measures
+        amount = _is_amount(estimand)
+        alike = measures <= RATES and (estimand.scale is Scale.LOG or amount)
+        return self.device(estimand), self._arrangement(estimand), estimand.scale, RATES if alike else measures, amount
 
     def _arrangement(self, estimand: Estimand) -> str:
         return self._arrangement_of(estimand.terms[0].contrast) if estimand.terms else ""
@@ -156,7 +170,10 @@ class Book:
 
     def _pooled(self, key: PoolKey) -> float:
         if key not in self._pools:
-            self._pools[key] = pooled([self._comparable(estimand) for estimand in self._estimands.get(key, [])])
+            *_, measures, amount = key
+            levels = [level for measure in measures & OF_ENERGY for level in self.levels(measure) if self.pool_key(level) == key] if amount else []
+            alike = dict.fromkeys([*self._estimands.get(key, []), *levels])
+            self._pools[key] = pooled([self._comparable(estimand) for estimand in alike])
         return self._pools[key]
 
     def _comparable(self, estimand: Estimand) -> list[float]:
@@ -215,9 +232,12 @@ class Book:
 
 
 def _is_amount(estimand: Estimand) -> bool:
-    """Whether it is one rate or one time by itself: 400 images a second and 200 billion operations a second vary by so many per cent, not by so many."""
+    """Whether it is one rate, one time, one power or one work per joule by itself: 400 images a second and 200 billion operations a second vary by so
+    many per cent, not by so many."""
     measures = [term.measure for term in estimand.terms]
-    return estimand.scale is Scale.LINEAR and len(measures) == 1 and measures[0] != "input_wait" and is_timed(measures[0])
+    if estimand.scale is not Scale.LINEAR or len(measures) != 1:
+        return False
+    return measures[0] in OF_ENERGY or (measures[0] != "input_wait" and is_timed(measures[0]))
 
 
 def contrasts_of(estimand: Estimand) -> list[str]:

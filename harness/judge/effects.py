@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from harness.model import Arrangement, ControlKind, Estimand, Reading, Reason, RoundRecord, Scale, State, Statistic, Term, TrialRecord
@@ -75,7 +75,7 @@ def value_of(record: RoundRecord, term: Term) -> Value:
     """Return what a completed round says of the term's trial and measure, or the reason why it says nothing.
 
     throughput: work/s of the accepted blocks; step_time: s; first_call: trace + first, s; phase_<name>: s; peak_rss: bytes; input_wait: share of the
-    blocks' time; anything else: readings of that name.
+    blocks' time; host_power_w: the processors' joules by the time of the accepted blocks or of the job; anything else: readings of that name.
     """
     key = (term.trial, term.measure, term.statistic)
     known = _values.get(id(record))
@@ -128,7 +128,22 @@ def _of_trial(record: RoundRecord, trial: TrialRecord, term: Term) -> Value:
     if term.measure.startswith("phase_"):
         seconds = trial.phases_s.get(term.measure.removeprefix("phase_"))
         return seconds if seconds is not None else Reason("no_reading", f"has no phase {term.measure.removeprefix('phase_')}")
+    if term.measure == "host_power_w":
+        return _host_power(record, term)
     return _of_readings(record, term)
+
+
+def _host_power(record: RoundRecord, term: Term) -> Value:
+    """The joules are those of the same time: telemetry counts them over the accepted blocks, of a trial without blocks over its job."""
+    joules = _of_readings(record, replace(term, measure="host_energy_j", statistic=Statistic.VALUE))
+    if isinstance(joules, Reason):
+        return joules
+    if joules <= 0:
+        return Reason("no_energy", "has no power: the energy counter did not grow in that time")
+    work = work_of(record, term.trial)
+    jobs = [r for r in record.readings if r.trial == term.trial and r.name == "job"]
+    seconds = work.seconds if work is not None else math.fsum(_seconds(job) for job in jobs)
+    return joules / seconds if seconds > 0 else Reason("not_timed", "was timed neither by blocks nor as a job, so that its power is not known")
 
 
 def _of_readings(record: RoundRecord, term: Term) -> Value:

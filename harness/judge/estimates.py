@@ -48,10 +48,16 @@ def find(book: Book, case: Case, alpha: float, *, running: bool = False) -> Foun
         return Found(bound, None)
     values, reason = book.effects(estimand)
     if not values:
-        return Found(None, _why_nothing(book, case, reason))
+        return Found(None, _why_nothing(book, estimand, reason))
     if estimand.scale is Scale.EXACT:
         return _exact(book, estimand, values)
     return _by_looks(book, estimand, values, alpha, running=running)
+
+
+def find_level(book: Book, level: Estimand, alpha: float) -> Found:
+    """Return what the rounds say of one arm by itself that no case need be about: as `find` does, without bounds."""
+    values, reason = book.effects(level)
+    return _by_looks(book, level, values, alpha, running=False) if values else Found(None, _why_nothing(book, level, reason))
 
 
 def _by_looks(book: Book, estimand: Estimand, values: list[float], alpha: float, *, running: bool) -> Found:
@@ -122,11 +128,11 @@ def unstable(book: Book, estimand: Estimand) -> Reason | None:
     return None
 
 
-def _why_nothing(book: Book, case: Case, reason: Reason | None) -> Reason:
+def _why_nothing(book: Book, estimand: Estimand, reason: Reason | None) -> Reason:
     """Say which arm is missing or failed, the baseline first."""
     if reason is not None:
         return reason
-    for term in sorted(case.estimand.terms, key=lambda t: t.weight > 0):
+    for term in sorted(estimand.terms, key=lambda t: t.weight > 0):
         arm = arm_name(term)
         if term.contrast not in book.contrasts:
             return Reason(f"{arm}_missing", f"{arm} is not in the plan", {"contrast": term.contrast})
@@ -135,7 +141,7 @@ def _why_nothing(book: Book, case: Case, reason: Reason | None) -> Reason:
             if trial is not None and trial.outcome.state in LOST:
                 why = outcome_reason(trial)
                 return Reason(f"{arm}_{why.code}", f"{arm} {why.text}", why.numbers)
-    for name in contrasts_of(case.estimand):
+    for name in contrasts_of(estimand):
         records = book.records(name)
         if not records:
             return Reason("no_rounds", "was not measured")

@@ -1,4 +1,4 @@
-"""Assembles everything that is to be said of a run: controls, proofs, cases, claims, ladders, and how many of the verdicts to expect wrong."""
+"""Assembles everything that is to be said of a run: controls, proofs, cases, claims, ladders, how many of the verdicts to expect wrong, and energy."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from harness.judge.book import Book
 from harness.judge.cases import DECIDED, Judged, judge_case, verdict_on
 from harness.judge.claims import alpha_of, claim_verdict
 from harness.judge.controls import judge_controls
+from harness.judge.energy import judge_energy
 from harness.judge.equivalence import judge_proofs
 from harness.judge.estimates import find
 from harness.judge.ladder import judge_ladder
@@ -46,6 +47,7 @@ def judge(plan: Plan, records: Sequence[RoundRecord], load_proof: Callable[[str]
         judged=len(decided),
         expected_wrong=math.fsum(judged.alpha for judged in decided),
         holm=_holm(book, cases, decided, by_proof),
+        energy=judge_energy(book),
     )
 
 

@@ -9,12 +9,13 @@ import math
 import statistics
 from collections import defaultdict
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from harness.model import IDLE_ROUND, Purpose, Scale, State
+from harness.model import IDLE_ROUND, Arrangement, Purpose, State
 from harness.report import numbers
 from harness.report.idle_power import idle_watts
 from harness.report.index import short_labels, slowed_trials
@@ -22,20 +23,27 @@ from harness.report.tables import estimate_text
 from harness.report.telemetry import HOST, gauge, growth, mean_between, spans_of, why_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
-    from harness.model import Reading
+    from harness.model import ArmEnergy, Reading, RoundRecord
     from harness.report.index import Index
 
 USAGE = {
-    "kernel_busy": "kernels busy", "sm_active": "SMs active", "tensor_active": "tensor cores active", "power_w": "power", "sm_clock_mhz": "SM clock",
-    "memory_clock_mhz": "memory clock", "temperature_c": "temperature, highest", "gpu_memory_used_bytes": "memory in use, highest",
+    "kernel_busy": "kernels busy", "memory_busy": "memory busy", "sm_active": "SMs active", "tensor_active": "tensor cores active", "power_w": "power",
+    "sm_clock_mhz": "SM clock", "memory_clock_mhz": "memory clock", "temperature_c": "temperature, highest", "gpu_memory_used_bytes": "memory in use, highest",
+    "pcie_rx_bytes_per_s": "PCIe in", "pcie_tx_bytes_per_s": "PCIe out", "nvlink_rx_bytes_per_s": "NVLink in", "nvlink_tx_bytes_per_s": "NVLink out",
 }  # fmt: skip
 PROCESSORS = "processors"
 HIGHEST = {"temperature_c", "gpu_memory_used_bytes"}
 
 USAGE_COLUMNS = ["cell", "label", "measure", "point", "low", "high", "rounds", "text", "reason"]
-ENERGY_COLUMNS = ["cell", "label", "of", "joules", "watts", "per_joule", "rounds", "idle", "why_no_idle", "reasons"]
+ENERGY_COLUMNS = [
+    *("cell", "label", "of", "per_joule", "per_work", "watts", "joules", "rounds"),
+    *("idle", "why_no_idle", "reasons", "confidence"),
+]
+CARD_ENERGY, HOST_ENERGY = ("energy_j", "energy_integrated_j", "work_per_j"), ("host_energy_j", "host_work_per_j")
+NOT_JUDGED = "not judged yet"
+NOT_GROWN = "the energy counter did not grow in that time"
 HOST_COLUMNS = ["contrast", "title", "cpu_share", "rss_bytes", "read", "written", "watts", "rounds", "reasons"]
 
 
@@ -80,18 +88,23 @@ class _Values:
         return self.reasons[-1] if self.reasons and not self.known else None
 
 
-def _by_cell(index: Index, names: Iterable[str]) -> dict[tuple[str, str], _Values]:
-    """Return (cell, name) -> its readings in completed rounds. Proofs and profiles time nothing, so there is nothing to say of their arms."""
+def _told(index: Index, names: Iterable[str]) -> Iterator[tuple[RoundRecord, str, Reading]]:
+    """Yield the readings of completed rounds with their record and cell. Proofs and profiles time nothing, so there is nothing to say of their arms."""
     aside = {contrast.id for contrast in index.plan.contrasts if contrast.purpose in {Purpose.PROOF, Purpose.PROFILE}}
-    wanted, slowed, found = set(names), slowed_trials(index), defaultdict[tuple[str, str], _Values](_Values)
+    wanted, slowed = set(names), slowed_trials(index)
     for record in index.records:
         if record.outcome.state is not State.COMPLETED or record.contrast in aside:
             continue
         trials = [trial for trial in record.trials if trial.outcome.state is State.COMPLETED and (record.contrast, trial.id) not in slowed]
         cells = {trial.id: trial.cell for trial in trials}
-        for reading in record.readings:
-            if reading.name in wanted and reading.trial in cells:
-                found[cells[reading.trial], reading.name].add(reading)
+        yield from ((record, cells[reading.trial], reading) for reading in record.readings if reading.name in wanted and reading.trial in cells)
+
+
+def _by_cell(index: Index, names: Iterable[str]) -> dict[tuple[str, str], _Values]:
+    """Return (cell, name) -> its readings in all contrasts."""
+    found = defaultdict[tuple[str, str], _Values](_Values)
+    for _, cell, reading in _told(index, names):
+        found[cell, reading.name].add(reading)
     return dict(found)
 
 
@@ -115,16 +128,9 @@ def usage_frame(index: Index) -> pd.DataFrame:
             if told is not None:
                 point = max(told.known, default=None) if name in HIGHEST else told.mean
                 low, high = min(told.known, default=None), max(told.known, default=None)
-                rows.append((cell, label, name, point, low, high, len(told.known), amount(point, told.unit), told.reason))
+                rows.append((cell, label, name, point, low, high, len(told.known), numbers.quantity(point, told.unit), told.reason))
     frame: pd.DataFrame = pd.DataFrame.from_records(rows, columns=USAGE_COLUMNS)
     return frame
-
-
-def amount(value: float | None, unit: str) -> str:
-    """Return a reading of telemetry as text: 71.2 W, 1,980 MHz, 64 °C, 83.1 %, 12.4 GiB, 3.20 samples/J, 41.0 GFLOP/J."""
-    if unit in {"FLOP/J", "B/J", "bytes/J"}:
-        return numbers.rate(value, unit.removesuffix("/J")).replace("/s", "/J")
-    return numbers.quantity(value, unit)
 
 
 # ---------------------------------------------------------------- energy
@@ -135,7 +141,7 @@ def idle_text(watts: dict[str, float], *, host: bool) -> str | None:
     mine = [value for device, value in watts.items() if (device == HOST) == host]
     if not mine:
         return None
-    low, high = amount(min(mine), "W"), amount(max(mine), "W")
+    low, high = numbers.quantity(min(mine), "W"), numbers.quantity(max(mine), "W")
     return low if len(mine) == 1 else f"{low} a card" if low == high else f"{low} to {high} a card"
 
 
@@ -147,86 +153,108 @@ def _why_no_idle(samples: pd.DataFrame | None, *, host: bool) -> str:
     return why_none(rest, ["cpu_energy_j"] if host else ["energy_j", "power_w"], devices)
 
 
-def energy_frame(index: Index, samples: pd.DataFrame | None, seconds: dict[tuple[str, int, str], float]) -> pd.DataFrame:
-    """Return one row an arm and source of energy (the cards, the processors): texts of joules, watts, work per joule and idle watts.
+def energy_frame(index: Index, samples: pd.DataFrame | None) -> pd.DataFrame:
+    """Return one row an arm and source of energy (the cards, the processors): texts of work per joule, its inverse and power with their intervals, of the
+    lowest to the highest joules of a round, and of idle power.
 
-    Work per joule has an interval where a judged or informing case is about it, else the range of the rounds. `seconds` maps (contrast, round, trial) to the time
-    of its accepted blocks. `reasons` maps a column to why it is missing. Arms without a value keep their row; without any reading there is none.
+    Where several contrasts measured an arm, all of a row is of the one that has most rounds. `reasons` maps a column to why it is missing. Arms without a value
+    keep their row; without any reading there is none.
     """
-    names = ("energy_j", "energy_integrated_j", "work_per_j", "power_w", "host_energy_j", "host_work_per_j")
-    found = _by_cell(index, names)
+    measured = _measured(index)
     idle = idle_watts(samples) if samples is not None else {}
-    host_watts = _host_watts(index, seconds)
-    estimates = _estimates(index)
-    labels = _labels(index, (cell for cell, name in found if "energy" in name or "work" in name))
-    found_rows: list[tuple[object, ...]] = [
-        (cell, label, *row)
-        for cell, label in labels.items()
-        for host in (False, True)
-        if (row := _energy_row(found, cell, estimates, host_watts.get(cell) if host else None, host=host)) is not None
-    ]
-    shown = {host: (idle_text(idle, host=host), _why_no_idle(samples, host=host)) for host in (False, True)}
-    rows = [(*row[:-1], *shown[row[2] == PROCESSORS], row[-1]) for row in found_rows]
+    labels = _labels(index, (arm.cell for arm in measured))
+    rest = {host: (idle_text(idle, host=host), _why_no_idle(samples, host=host)) for host in (False, True)}
+    rows: list[tuple[object, ...]] = []
+    for cell, label in labels.items():
+        for host in (False, True):
+            mine = [(arm.rounds(host=host), arm) for arm in measured if arm.cell == cell and arm.tells(host=host)]
+            if mine:
+                rounds, arm = max(mine, key=itemgetter(0))
+                *texts, reasons = _energy_row(arm, host=host)
+                rows.append((cell, label, *texts, rounds, *rest[host], reasons, 1 - index.verdicts.alpha))
     frame: pd.DataFrame = pd.DataFrame.from_records(rows, columns=ENERGY_COLUMNS)
     return frame
 
 
-def _energy_row(
-    found: dict[tuple[str, str], _Values], cell: str, estimates: dict[tuple[str, str], str], host_watts: float | None, *, host: bool
-) -> tuple[object, ...] | None:
-    """Return of, joules, watts, work per joule, rounds and reasons of one arm; None where nothing was told of it."""
+@dataclass(frozen=True)
+class _Arm:
+    """What one contrast says of the energy of one arm: its readings, and what was judged of them, by name."""
+
+    cell: str
+    told: dict[str, _Values]
+    judged: dict[str, ArmEnergy]
+
+    def tells(self, *, host: bool) -> bool:
+        return any(name in self.told for name in (HOST_ENERGY if host else CARD_ENERGY))
+
+    def rounds(self, *, host: bool) -> int:
+        return max(len(self.told[name].known) for name in (HOST_ENERGY if host else CARD_ENERGY) if name in self.told)
+
+
+def _measured(index: Index) -> list[_Arm]:
+    """Return the arms of all comparisons in the plan's order. The probes of a search are of a different size each."""
+    found: dict[tuple[str, str], dict[str, _Values]] = {}
+    for record, _, reading in _told(index, {*CARD_ENERGY, *HOST_ENERGY, "power_w"}):
+        if record.arrangement is _arrangement(index, record.contrast):
+            mine = found.setdefault((record.contrast, reading.trial), {})
+            mine.setdefault(reading.name, _Values()).add(reading)
+    judged: dict[tuple[str, str], dict[str, ArmEnergy]] = {}
+    for figure in index.verdicts.energy:
+        judged.setdefault((figure.contrast, figure.trial), {})[figure.measure] = figure
+    planned = [c for c in index.plan.contrasts if c.purpose is Purpose.CLAIM and c.search is None]
+    arms = [(trial.cell, (contrast.id, trial.id)) for contrast in planned for trial in contrast.trials]
+    return [_Arm(cell, found[key], judged.get(key, {})) for cell, key in arms if key in found]
+
+
+def _arrangement(index: Index, contrast: str) -> Arrangement:
+    """Return the last arrangement of a contrast that was measured: rounds of an earlier one are another quantity, and are not judged."""
+    mine = index.by_contrast[contrast]
+    return next((record.arrangement for record in reversed(mine) if record.outcome.state is not State.INTERRUPTED), mine[-1].arrangement)
+
+
+def _energy_row(arm: _Arm, *, host: bool) -> tuple[object, ...]:
+    """Return of, work per joule, its inverse, watts, joules and reasons of one arm."""
     prefix = "host_" if host else ""
-    counted, work = found.get((cell, f"{prefix}energy_j")), found.get((cell, f"{prefix}work_per_j"))
-    integrated = None if host else found.get((cell, "energy_integrated_j"))
-    summed = integrated is not None and bool(integrated.known)
-    joules = integrated if summed else counted
-    if joules is None and work is None:
-        return None
-    power = None if host else found.get((cell, "power_w"))
-    watts = host_watts if host else power.mean if power else None
-    why_watts = (joules.reason if joules else None) if host else (power.reason if power else None)
-    reasons = {"joules": joules.reason if joules else None, "per_joule": work.reason if work else None, "watts": why_watts}
-    per = estimates.get((cell, f"{prefix}work_per_j")) or (_ranged(work) if work and work.known else None)
+    work, power = f"{prefix}work_per_j", f"{prefix}power_w"
+    integrated = arm.told.get("energy_integrated_j")
+    summed = not host and integrated is not None and bool(integrated.known)
+    joules = integrated if summed else arm.told.get(f"{prefix}energy_j")
+    names = {"per_joule": (work, work), "per_work": (f"{prefix}j_per_work", work), "watts": (power, f"{prefix}energy_j" if host else power)}
+    texts = {column: _figure(arm, measure) for column, (measure, _) in names.items()}
+    reasons = {column: _why_no_figure(arm, measure, source) for column, (measure, source) in names.items()}
+    reasons["joules"] = None if joules is None else joules.reason or NOT_GROWN
     of = PROCESSORS if host else "cards, power added up over time" if summed else "cards, their own counters"
-    text = _ranged(joules) if joules and joules.known else None
-    rounds = max(len(told.known) for told in (joules, work) if told is not None)
-    return of, text, amount(watts, "W") if watts is not None else None, per, rounds, reasons
+    return of, texts["per_joule"], texts["per_work"], texts["watts"], _ranged(joules), reasons
 
 
-def _ranged(told: _Values) -> str:
-    mean = amount(told.mean, told.unit)
-    return f"{mean} ({amount(min(told.known), told.unit)} to {amount(max(told.known), told.unit)})" if len(told.known) > 1 else f"{mean} (one round)"
+def _figure(arm: _Arm, measure: str) -> str | None:
+    """Return point and interval as text, with what is wrong with them; of a bundle that was judged before there were such figures, the mean alone."""
+    figure, told = arm.judged.get(measure), arm.told.get(measure)
+    if figure is None:
+        return f"{numbers.quantity(told.mean, told.unit)} ({NOT_JUDGED})" if told is not None and told.known else None
+    if figure.estimate is None or not numbers.known(figure.estimate.point):
+        return None
+    text = estimate_text(figure.estimate, figure.unit)
+    return f"{text}; {figure.reason.text}" if figure.reason is not None and figure.reason.code != "too_few_rounds" else text
 
 
-def _estimates(index: Index) -> dict[tuple[str, str], str]:
-    """Return (cell, measure) -> point and interval of the cases that are about one arm's work per joule."""
-    found: dict[tuple[str, str], str] = {}
-    for _, case, result in index.joined():
-        terms = case.estimand.terms
-        if (
-            len(terms) == 1
-            and terms[0].measure in {"work_per_j", "host_work_per_j"}
-            and case.estimand.scale is not Scale.LOG
-            and result
-            and result.estimate
-        ):
-            cell = index.cell_of.get((terms[0].contrast, terms[0].trial))
-            if cell is not None and numbers.known(result.estimate.point):
-                found.setdefault((cell, terms[0].measure), estimate_text(result.estimate, case.unit))
-    return found
+def _why_no_figure(arm: _Arm, measure: str, source: str) -> str | None:
+    """Return the reading's own reason, or the judge's."""
+    figure, told = arm.judged.get(measure), arm.told.get(source)
+    if told is None or not told.known:
+        return None if told is None else told.reason
+    if figure is None:
+        return NOT_JUDGED
+    return None if figure.reason is None else figure.reason.text
 
 
-def _host_watts(index: Index, seconds: dict[tuple[str, int, str], float]) -> dict[str, float]:
-    """Return cell -> the processors' mean power during its accepted blocks; cells of which energy or time is not known are missing."""
-    slowed, spent = slowed_trials(index), defaultdict[str, list[tuple[float, float]]](list)
-    for record in index.records:
-        if record.outcome.state is State.COMPLETED:
-            cells = {trial.id: trial.cell for trial in record.trials if (record.contrast, trial.id) not in slowed}
-            for reading in record.readings:
-                key = (record.contrast, record.index, reading.trial)
-                if reading.name == "host_energy_j" and reading.value is not None and reading.trial in cells and key in seconds:
-                    spent[cells[reading.trial]].append((reading.value, seconds[key]))
-    return {cell: math.fsum(joules for joules, _ in parts) / math.fsum(time_s for _, time_s in parts) for cell, parts in spent.items()}
+def _ranged(told: _Values | None) -> str | None:
+    """Return the lowest to the highest; a counter that did not grow counted nothing."""
+    spent = [value for value in told.known if value > 0] if told is not None else []
+    if told is None or not spent:
+        return None
+    low, high = numbers.quantity(min(spent), told.unit), numbers.quantity(max(spent), told.unit)
+    return f"{low} (one round)" if len(spent) == 1 else low if low == high else f"{low} to {high}"
 
 
 # ---------------------------------------------------------------- the host

@@ -243,6 +243,13 @@ def test_shares_are_pooled_as_they_are():
     assert book.pool_key(share) != book.pool_key(rate_case("waiting").estimand)
 
 
+def test_a_level_whose_spread_is_a_share_of_it_is_not_pooled_with_a_difference():
+    book, level = Book(plan_of(), []), Estimand(Scale.LINEAR, (term("first_call"),))
+    difference = Estimand(Scale.LINEAR, (*level.terms, term("first_call", trial="baseline", weight=-1.0)))
+
+    assert book.pool_key(level) != book.pool_key(difference)
+
+
 def test_the_systematic_floor_of_a_ratio_is_one_per_cent_on_a_cpu():
     assert 0.01 == Book(plan_of(), []).floors(make_ratio()).systematic
 

@@ -315,3 +315,11 @@ def test_the_looks_of_an_estimand_over_several_contrasts_are_the_fewest():
 
     assert (3, 5) == Book(plan_of(contrasts=contrasts), []).looks(estimand)
 
+
+# ---------------------------------------------------------------- what cannot be had
+
+
+def test_an_arm_that_was_skipped_leaves_no_value_but_its_reason():
+    skipped = Outcome(State.SKIPPED, Reason("unsupported", "not to be had here: no such product"), "build")
+    result = found([lost_round(outcome=skipped)])
+    assert (None, "no round completed (1 tried): not to be had here: no such product") == (result.estimate, result.defect.text)

@@ -11,7 +11,7 @@ import pytest
 
 from harness.errors import BundleError, ConfigError
 from harness.judge.__main__ import main, summary
-from harness.model import ControlKind, Reason, Verdicts
+from harness.model import ControlKind, Reading, Reason, Verdicts
 from harness.store import Bundle
 from tests.helpers import make_case, make_claim, make_manifest, make_verdicts
 from tests.judge.builders import control_plan, control_round, plan_of, rounds_of
@@ -36,6 +36,20 @@ def test_a_bundle_is_judged_again(tmp_path, capsys):
     verdicts = judged(tmp_path)
 
     assert ("CONFIRMED", True) == (verdicts.claims[0].verdict.word.value, "claim-1: CONFIRMED" in capsys.readouterr().out)
+
+
+def test_judging_again_gives_a_run_that_was_judged_before_its_intervals_of_energy(tmp_path):
+    records = [
+        replace(record, readings=(*record.readings, Reading("treatment", "work_per_j", value, "samples/J")))
+        for record, value in zip(rounds_of([2.0, 2.05, 1.95]), [0.02, 0.021, 0.019], strict=True)
+    ]
+    bundle = make_bundle(tmp_path, plan_of(make_case(lo=1.5)), records)
+    bundle.write_verdicts(make_verdicts())
+    before = Bundle.open(bundle.path, tmp_path).verdicts().energy
+    main([str(bundle.path)])
+    after = {figure.measure: figure.estimate.point for figure in Bundle.open(bundle.path, tmp_path).verdicts().energy}
+
+    assert ((), {"work_per_j": pytest.approx(0.02), "j_per_work": pytest.approx(50.0)}) == (before, after)
 
 
 def test_another_alpha_can_be_asked_for(tmp_path):
