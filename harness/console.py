@@ -111,7 +111,8 @@ def print_verdicts(verdicts: Verdicts, plan: Plan | None, *, stream: TextIO | No
         )
         estimate, case = (main.estimate, cases.get(main.case)) if main else (None, None)
         unit = case.unit if case else ""
-        shown = numbers.measured(estimate.point, estimate.low, estimate.high, unit, estimate.n, estimate.method) if estimate else numbers.NA
+        how = numbers.how(estimate.method, estimate.rounds) if estimate else ""
+        shown = numbers.measured(estimate.point, estimate.low, estimate.high, unit, estimate.n, how) if estimate else numbers.NA
         claimed = numbers.band(case.lo, case.hi, unit, case.null) if case else ""
         rows.append((result.claim, (f"{look.symbol} {result.verdict.word.value}", f"bold {look.ink}"), shown, claimed, result.verdict.reason.text))
     if rows:

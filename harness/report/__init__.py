@@ -13,17 +13,22 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from harness.model import Manifest, RoundRecord, Verdicts
+    from harness.model import Examination, Manifest, RoundRecord, Verdicts
     from harness.report.index import Index
 
 
-def render(
-    manifest: Manifest, records: Sequence[RoundRecord], verdicts: Verdicts, notes: Sequence[str], samples: pd.DataFrame | None = None
+def render(  # noqa: PLR0917 - what a bundle holds, in its order
+    manifest: Manifest,
+    records: Sequence[RoundRecord],
+    verdicts: Verdicts,
+    notes: Sequence[str],
+    samples: pd.DataFrame | None = None,
+    examination: Examination | None = None,
 ) -> dict[str, bytes]:
     """Return the files of the report by their name inside the bundle: report.html, report.md, plots/<name>.svg and .png.
 
-    `notes` are what opening the bundle brought up, `samples` its telemetry. A run of which nothing is judged yet gives a report that says so. A figure that has nothing
-    to show is left out.
+    `notes` are what opening the bundle brought up, `samples` its telemetry, `examination` what the doctor found. A run of which nothing is judged yet gives a report
+    that says so. A figure that has nothing to show is left out.
     """
     from harness.report import canvas, figures  # noqa: PLC0415 - matplotlib and pandas are slow to import
     from harness.report.content import make_content  # noqa: PLC0415
@@ -32,7 +37,7 @@ def render(
     from harness.report.page import picture, to_html  # noqa: PLC0415
 
     index = build_index(manifest, records, verdicts)
-    tables = make_tables(index, samples)
+    tables = make_tables(index, samples, examination)
     content = make_content(index, tables, notes)
     files: dict[str, bytes] = {}
     pictures = {}
@@ -47,8 +52,8 @@ def render(
     return files
 
 
-def make_tables(index: Index, samples: pd.DataFrame | None = None) -> dict[str, Any]:
-    """Return every frame of the report by name, from one pass over the records. `samples` is the frame of `Bundle.telemetry`."""
+def make_tables(index: Index, samples: pd.DataFrame | None = None, examination: Examination | None = None) -> dict[str, Any]:
+    """Return every frame of the report by name, from one pass over the records. `samples` is the frame of `Bundle.telemetry`, `examination` goes through as it is."""
     import pandas as pd  # noqa: PLC0415 - as above
 
     from harness.report import blocks, feeds, jobs, mfu, saves, tables, telemetry, usage  # noqa: PLC0415
@@ -62,8 +67,6 @@ def make_tables(index: Index, samples: pd.DataFrame | None = None) -> dict[str, 
     arms = tables.arms_frame(index, blocks.levels_frame(rounds))
     pipelines, replays = feeds.pipelines_frame(index, arms), feeds.replay_frame(index, arms)
     roofs = mfu.roofs_of(index, arms)
-    keys = zip(rounds["contrast"], rounds["index"], rounds["trial"], strict=True)
-    seconds = dict(zip(keys, rounds["seconds"], strict=True))
     waits, job_waits = blocks.waits_frame(index.records, timed), jobs.job_waits_frame(index)
     return {
         "rounds": rounds,
@@ -85,10 +88,11 @@ def make_tables(index: Index, samples: pd.DataFrame | None = None) -> dict[str, 
         "save_levels": saves.save_levels(index),
         "restored": saves.restored_counts(index),
         "slowdown": saves.slowdown_frame(index),
+        "doctor": examination,
         "telemetry": telemetry.scenes_of(index, samples),
         "usage": usage.usage_frame(index),
         "host": usage.host_frame(index, samples),
-        "energy": usage.energy_frame(index, samples, seconds),
+        "energy": usage.energy_frame(index, samples),
         "mfu": mfu.mfu_frame(index, timed, arms),
         "roofs": roofs,
         "rooflines": mfu.rooflines(roofs),

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     plan = bundle.manifest.plan
     verdicts = bundle.verdicts() or Verdicts((), (), (), (), plan.alpha, plan.preliminary, 0, 0.0)
     records, samples = bundle.records(), bundle.telemetry_if_sound()
-    for name, data in render(bundle.manifest, records, verdicts, bundle.notes, samples).items():
+    for name, data in render(bundle.manifest, records, verdicts, bundle.notes, samples, bundle.examination()).items():
         bundle.write_bytes(name, data)
     print(bundle.path / "report.html")  # noqa: T201
     return 0

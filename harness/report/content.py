@@ -24,13 +24,18 @@ from harness.report.words import IN_A_SENTENCE, JUDGED, LOOKS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from harness.model import Claim, Gpu
+    from harness.model import CardPair, Claim, Gpu, Ground, Machine, Volume
     from harness.report.index import Index
 
 GROUPS = {
     "input": "Input pipeline", "execution": "Execution", "devices": "Several devices", "precision": "Precision", "checkpoints": "Checkpoints",
     "together": "All together", "hardware": "Hardware and set-up", "inference": "Inference",
 }  # fmt: skip
+
+MEETING = {
+    "PIX": "one switch", "PXB": "several switches", "PHB": "a host bridge", "NODE": "host bridges of one NUMA node", "SYS": "several NUMA nodes",
+}  # fmt: skip
+"""Where the ways of two cards over PCIe meet, by the word of `nvidia-smi topo -m`."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +164,8 @@ def _facts(index: Index) -> list[Table]:
     machine, manifest = index.manifest.machine, index.manifest
     hardware = [("processor", machine.cpu_model), ("usable cores", numbers.count(machine.cores)), ("memory", numbers.size(machine.memory_bytes))]
     hardware += [(f"GPU {gpu.index}", _card(gpu)) for gpu in machine.gpus]
+    if machine.topology:
+        hardware.append(("between GPUs", _between(machine)))
     if machine.gpu_driver:
         hardware.append(("GPU driver", f"{machine.gpu_driver}, CUDA up to {machine.cuda_driver or numbers.NA}"))
     if not machine.gpus:
@@ -170,6 +177,7 @@ def _facts(index: Index) -> list[Table]:
     hardware += [
         ("NUMA nodes", numbers.count(machine.numa_nodes)), ("disk", machine.disk or numbers.NA), ("container", machine.container or "none"),
     ]  # fmt: skip
+    hardware += _ground(manifest.ground)
     software = [("kernel", machine.kernel), ("Python", machine.python), *sorted(machine.packages.items())]
     software += [(f"TensorFlow's build: {name.replace('_', ' ')}", _text(value)) for name, value in machine.framework_build.items()]
     origin = [
@@ -188,6 +196,19 @@ def _facts(index: Index) -> list[Table]:
     return [Table(name, ("", ""), tuple(rows)) for name, rows in (("Machine", hardware), ("Software", software), ("Provenance", origin))]
 
 
+def _ground(ground: Ground | None) -> list[tuple[str, str]]:
+    """Return whose images the run reads and where its jobs save to, as far as it was kept."""
+    if ground is None:
+        return []
+    mine = ground.images
+    whose = "the suite's photographs" if mine is None else f"{numbers.plural(mine.files, 'file')}, {numbers.size(mine.total_bytes)} ({mine.digest})"
+    return [("images", f"{whose}, on {_volume(ground.data)}"), ("jobs save to", _volume(ground.saves))]
+
+
+def _volume(volume: Volume) -> str:
+    return ", ".join(word for word in (volume.file_system, volume.drive) if word) or numbers.NA
+
+
 def _card(gpu: Gpu) -> str:
     """Return what a card is and how it is set up, as far as it tells."""
     parts = [gpu.name, numbers.size(gpu.memory_bytes), f"compute capability {gpu.compute_capability or numbers.NA}"]
@@ -198,7 +219,34 @@ def _card(gpu: Gpu) -> str:
     parts += [f"VBIOS {gpu.vbios}"] if gpu.vbios else []
     parts += [f"{numbers.count(gpu.cuda_cores)} CUDA cores"] if gpu.cuda_cores else []
     parts += [f"on NUMA node {gpu.numa_node}"] if gpu.numa_node is not None else []
+    parts += _clocks("SM clock", gpu.default_sm_clock_mhz, gpu.max_sm_clock_mhz)
+    parts += _clocks("memory clock", gpu.default_memory_clock_mhz, gpu.max_memory_clock_mhz)
+    if gpu.nvlinks is not None:
+        speed = f" of {numbers.rate(gpu.nvlink_bytes_per_s, 'bytes/s')} each way" if gpu.nvlink_bytes_per_s is not None else ""
+        parts.append(numbers.plural(gpu.nvlinks, "NVLink") + speed)
     return ", ".join(parts)
+
+
+def _clocks(name: str, default_mhz: int | None, max_mhz: int | None) -> list[str]:
+    if default_mhz is None and max_mhz is None:
+        return []
+    return [f"{name} {numbers.count(default_mhz)} / {numbers.count(max_mhz)} MHz (default / max)"]
+
+
+def _between(machine: Machine) -> str:
+    """Return how the cards are connected: which two of them in which way, unless all are in the same."""
+    places = {gpu.uuid: gpu.index for gpu in machine.gpus}
+    ways: dict[str, list[str]] = {}
+    for pair in machine.topology:
+        ways.setdefault(_way(pair), []).append(f"{places.get(pair.first, pair.first)}-{places.get(pair.second, pair.second)}")
+    return "; ".join(way if len(ways) == 1 else f"{', '.join(pairs)}: {way}" for way, pairs in ways.items())
+
+
+def _way(pair: CardPair) -> str:
+    over_pcie = f"PCIe through {MEETING.get(pair.ancestor, pair.ancestor)} ({pair.ancestor})" if pair.ancestor else f"PCIe {numbers.NA}"
+    if pair.nvlinks is None:
+        return over_pcie
+    return f"{numbers.plural(pair.nvlinks, 'NVLink')}{' through an NVSwitch' if pair.switched else ''}, {over_pcie}"
 
 
 def _text(value: object) -> str:

@@ -1,4 +1,5 @@
-"""The sections of the report on hardware: what it did while arms were at work, what energy that took, how much of its arithmetic was used.
+"""The sections of the report on hardware: what the doctor found of it, what it did while arms were at work, what energy that took, how much of its
+arithmetic was used.
 
 Everything here is plain text, like the other sections; a section that has nothing to show is left out.
 """
@@ -11,10 +12,11 @@ import pandas as pd
 
 from harness.report import numbers
 from harness.report.cards import Table
+from harness.report.doctor import doctor_section
 from harness.report.jobs import rows_of
 from harness.report.mfu import MOST_ROWS
 from harness.report.sections import Section, alt_text
-from harness.report.telemetry import MOST_CARDS, MOST_SCENES, shown_keys
+from harness.report.telemetry import MOST_CARDS, MOST_SCENES, arm_letter, shown_keys
 from harness.report.usage import PROCESSORS, USAGE, Footnotes
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 
 def hardware_sections(tables: dict[str, Any]) -> list[Section]:
     """Return the sections in the order of the page. `tables` are the frames and values that the figures are drawn from."""
-    made = [_telemetry_section(tables), _energy_section(tables), _mfu_section(tables), _roofline_section(tables)]
+    made = [doctor_section(tables["doctor"]), _telemetry_section(tables), _energy_section(tables), _mfu_section(tables), _roofline_section(tables)]
     return [section for section in made if section is not None]
 
 
@@ -46,16 +48,17 @@ def _says(scenes: Sequence[Scene]) -> str:
         return "No round was watched closely enough for a picture."
     says = (
         "One round of each comparison, the one of median length; those that decide a claim come first, at most "
-        f"{MOST_SCENES}, and the table has all. A coloured ground shows when each arm was at work, pale where it enters no figure (warm-up, foreign load). "
+        f"{MOST_SCENES}, and the table has all. A coloured ground below an arm's letter, or its own lane, shows when it was at work, pale where it enters no figure "
+        "(warm-up, foreign load). "
         f"Many samples are drawn as their mean, and their range as a grey band. Of several cards the {MOST_CARDS} busiest are shown."
     )
     shown = shown_keys(scenes)
-    missing = {strip.title: strip.reason for scene in scenes for strip in scene.strips if strip.key not in shown}
+    missing = {strip.title.partition(":")[0]: strip.reason for scene in scenes for strip in scene.strips if strip.key not in shown}
     return says + "".join(f" Not shown: {title} ({numbers.missing(reason)})." for title, reason in missing.items())
 
 
 def _telemetry_alt(scenes: Sequence[Scene], table: Table | None) -> str:
-    compared = "; ".join(f"{scene.title}: {', '.join(scene.arms)}" for scene in scenes)
+    compared = "; ".join(f"{scene.title}: {', '.join(f'{arm_letter(i)} {arm}' for i, arm in enumerate(scene.arms))}" for scene in scenes)
     return f"Over time: {compared}. {alt_text(table, 6) if table else ''}".strip()
 
 
@@ -71,7 +74,7 @@ def _usage_table(frame: pd.DataFrame) -> Table | None:
         cells = [_shown(told.get(name), notes) for name in names]
         rows.append((str(part["label"].iloc[0]), *cells, numbers.count(int(part["rounds"].max()))))
     columns = ("arm", *(USAGE[name] for name in names), "rounds")
-    note = "Of the arm's own accepted blocks: means over time and its cards (power: their sum), then over rounds; the highest is that of all rounds."
+    note = "Of the arm's own accepted blocks: means over time and its cards (power, PCIe, NVLink: their sums), then over rounds; the highest is that of all rounds."
     return Table("The cards, by arm", columns, tuple(rows), numeric=tuple(range(1, len(columns))), note=f"{note} {notes.text()}".strip())
 
 
@@ -122,18 +125,24 @@ def _energy_section(tables: dict[str, Any]) -> Section | None:
         for row in rows_of(frame)
         if (row.of == PROCESSORS) in sources
     )
-    columns = ("arm", "of what", "work per joule (interval, or range of the rounds)", "energy a round", "power", "idle power", "rounds")
+    columns = (
+        "arm", "of what", "work per joule (interval)", "joules for each unit of work (interval)", "power (interval)", "energy of a round (lowest to highest)",
+        "idle power", "rounds",
+    )  # fmt: skip
     says = (
-        "What the arm's own accepted blocks took. Idle power is what was drawn before the first round, while nothing ran; it is contained in all other figures. "
+        "What the arm's own accepted blocks, or its whole job, took. Work per joule and power are the mean of the rounds, with an interval of at least "
+        f"{numbers.edge(measured[0].confidence, 'share')} confidence, made as those of the claims are; joules for each unit of work are the inverse of work per joule, interval "
+        "and all. Rounds need not hold the same work, so the joules of a whole round have no interval. Where several comparisons measured an arm, the one "
+        "with most rounds is shown. Idle power is what was drawn before the first round, while nothing ran; it is contained in all other figures. "
         "The processors' energy is that of the whole machine."
     )
-    table = Table("Energy", columns, rows, numeric=(6,), note=notes.text())
+    table = Table("Energy", columns, rows, numeric=(7,), note=notes.text())
     return Section("energy", "Energy", says, alt_text(table), table)
 
 
 def _energy_cells(row: Any) -> list[tuple[str | None, str | None]]:  # noqa: ANN401 - a row of a frame
-    """Return (text, why there is none) of work per joule, joules, watts and idle watts."""
-    told = [(getattr(row, key), row.reasons.get(key)) for key in ("per_joule", "joules", "watts")]
+    """Return (text, why there is none) of work per joule, its inverse, watts, joules and idle watts."""
+    told = [(getattr(row, key), row.reasons.get(key)) for key in ("per_joule", "per_work", "watts", "joules")]
     return [
         *((text if isinstance(text, str) else None, why) for text, why in told),
         (row.idle if isinstance(row.idle, str) else None, row.why_no_idle),
@@ -176,6 +185,11 @@ def _share_of_roof(row: Any, notes: Footnotes) -> str:  # noqa: ANN401 - a row o
     return f"{numbers.percent(row.mfu)} ({spread})"
 
 
+def _place(roof: Roof) -> str:
+    """Return where a roof was reached: on which kind of device, or on which storage."""
+    return roof.device.upper() if roof.storage is None else f"storage ({roof.storage or 'not told which'})"
+
+
 def _roofline_section(tables: dict[str, Any]) -> Section | None:
     lines: list[Roofline] = tables["rooflines"]
     roofs: list[Roof] = tables["roofs"]
@@ -184,7 +198,7 @@ def _roofline_section(tables: dict[str, Any]) -> Section | None:
     ridges = {peak.cell: line.ridge(peak) for line in lines for peak in line.peaks}
     rows = tuple(
         (
-            roof.label, roof.device.upper(), roof.op.replace("_", " "), roof.dtype or numbers.NA, numbers.rate(roof.rate, roof.unit),
+            roof.label, _place(roof), roof.op.replace("_", " "), roof.dtype or numbers.NA, numbers.rate(roof.rate, roof.unit),
             numbers.significant(roof.intensity), numbers.significant(ridges.get(roof.cell)),
         )
         for roof in roofs
@@ -194,6 +208,8 @@ def _roofline_section(tables: dict[str, Any]) -> Section | None:
         "What the device can do at most: left of the bend of a line its memory is the limit, right of it its arithmetic. Matrix products are placed by the bytes "
         "that they must at least move. Whole training steps are not placed, because nobody counts the bytes that they move; their FLOP/s stand in the figure of the arms."
     )
+    if any(roof.storage is not None for roof in roofs):
+        says += " Files are written and read on the storage that is named in place of a device."
     note = "Where a roof has no FLOP for each byte, either none are counted, or the bytes that it moves are not known."
     table = Table("Roofs", columns, rows, numeric=(4, 5, 6), note=note)
     return Section("roofline", "Roofs of this machine", says, alt_text(table), table)

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from harness.report.index import Index
 
-BANDS = {"clear_step_s": "clear", "overlap_step_s": "overlap", "blocked_first_s": "blocked", "blocked_s": "blocked", "verify_pause_s": "pause"}
+BANDS = {
+    "clear_step_s": "clear", "overlap_first_step_s": "overlap", "overlap_step_s": "overlap", "blocked_first_s": "blocked", "blocked_s": "blocked",
+    "verify_pause_s": "pause",
+}  # fmt: skip
 """Event -> what a stretch of a job's time went into."""
 
 MOST_LANES = 24
@@ -91,9 +94,10 @@ def _span(reading: Reading, start_ns: int) -> Span | None:
     return Span(reading.name, begins, begins + reading.value if reading.t1_ns is None else (reading.t1_ns - start_ns) / 1e9, reading.value)
 
 
-def clear_step_s(job: Job) -> float | None:
-    """Return the mean time of the steps during which no save was written, None where there were none."""
-    clear = job.named("clear_step_s")
+def clear_step_s(job: Job, *, singly: bool = False) -> float | None:
+    """Return the mean time of the steps during which no save was written, None where there were none. `singly`: of those that were timed one by one,
+    as steps beside a save are."""
+    clear = job.named("clear_single_step_s" if singly else "clear_step_s")
     steps = sum(span.steps for span in clear)
     return math.fsum(span.end_s - span.start_s for span in clear) / steps if steps else None
 

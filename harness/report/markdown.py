@@ -71,6 +71,8 @@ def _sections(content: Content, figures: Mapping[str, str]) -> list[str]:
             lines += [f"![{escape(section.title)}]({figures[section.id]})", ""]
         if section.table:
             lines += [_as_table(section.table)]
+        for table in section.more:
+            lines += ["", f"**{escape(table.caption)}**", "", _as_table(table)]
     return lines
 
 

@@ -35,6 +35,9 @@ ELEMENT_BYTES = {"float32": 4, "tf32": 4, "bfloat16": 2, "float16": 2}
 COPIES = {"gpu": "device_copy", "cpu": "host_copy"}
 """Kind of device -> the roof that tells its memory's bytes a second."""
 
+DISK_RATES = {"disk_write": "disk_write_rate", "disk_read": "disk_read_rate"}
+"""Roofs of the storage, which answer once a round and are not timed in blocks -> the reading that tells their rate."""
+
 MOST_ROWS = 24
 """Arms that the figure shows; the table beside it holds all."""
 
@@ -58,7 +61,10 @@ MFU_COLUMNS = [
 
 @dataclass(frozen=True)
 class Roof:
-    """What one roof reached: `rate` in `unit` (FLOP/s, B/s). `intensity` is FLOP for each byte that must at least be moved, where that is known."""
+    """What one roof reached: `rate` in `unit` (FLOP/s, B/s). `intensity` is FLOP for each byte that must at least be moved, where that is known.
+
+    `storage`: what the files of a disk's roof lay on (file system, block device), "" where the record does not tell; None for every other roof.
+    """
 
     cell: str
     label: str
@@ -68,6 +74,7 @@ class Roof:
     rate: float
     unit: str
     intensity: float | None
+    storage: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,13 +93,33 @@ class Roofline:
 
 def roofs_of(index: Index, arms: pd.DataFrame) -> list[Roof]:
     """Return every roof that has a rate, in the plan's order. `arms` is `tables.arms_frame`."""
-    chosen = [row for row in rows_of(arms) if index.plan.cells[str(row.cell)].workload == ROOF and pd.notna(row.rate) and row.rate > 0]
-    cells = [index.plan.cells[row.cell] for row in chosen]
+    found: dict[str, tuple[float, str, str | None]] = {**_disks(index)}
+    for row in rows_of(arms):
+        if index.plan.cells[str(row.cell)].workload == ROOF and pd.notna(row.rate) and row.rate > 0:
+            found[str(row.cell)] = float(row.rate), str(row.unit), None
+    cells = [cell for cell in index.plan.cells.values() if cell.id in found]
     roofs = []
-    for row, cell, label in zip(chosen, cells, short_labels(cells) if cells else [], strict=True):
-        unit = f"{str(row.unit).removesuffix('/s')}/s"
-        roofs.append(Roof(cell.id, label, cell.device, str(cell.sizes.get("op")), _dtype(cell), float(row.rate), unit, intensity(cell)))
+    for cell, label in zip(cells, short_labels(cells) if cells else [], strict=True):
+        rate, unit, storage = found[cell.id]
+        op = str(cell.sizes.get("op"))
+        roofs.append(Roof(cell.id, label, cell.device, op, _dtype(cell), rate, f"{unit.removesuffix('/s')}/s", intensity(cell), storage))
     return roofs
+
+
+def _disks(index: Index) -> dict[str, tuple[float, str, str]]:
+    """Return cell -> (rate, its unit, storage) of the roofs of disks: all bytes of all completed rounds, which move equally many, over all their time."""
+    told: dict[str, list[float]] = {}
+    storage: dict[str, str] = {}
+    for record in index.records:
+        for trial in record.trials if record.outcome.state is State.COMPLETED else ():
+            cell = index.plan.cells.get(trial.cell)
+            name = DISK_RATES.get(str(cell.sizes.get("op"))) if cell is not None and cell.workload == ROOF else None
+            rates = [r.value for r in record.readings if (r.trial, r.name) == (trial.id, name) and r.value is not None and r.value > 0]
+            if rates:
+                told.setdefault(trial.cell, []).extend(rates)
+                facts = (trial.used.get(fact) for fact in ("file_system", "storage_device"))
+                storage[trial.cell] = ", ".join(str(fact) for fact in facts if fact)
+    return {cell: (len(rates) / math.fsum(1 / rate for rate in rates), "B", storage[cell]) for cell, rates in told.items()}
 
 
 def _dtype(cell: Cell) -> str:

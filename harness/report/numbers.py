@@ -13,6 +13,7 @@ NA = "n/a"
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T", "P")
+_SMALL = ("", "m", "µ", "n", "p", "f")
 
 
 _NO_PLURALS = {"holds"}  # a statement, said of 0 and 1 alike
@@ -124,7 +125,24 @@ def quantity(value: float | None, unit: str) -> str:  # noqa: PLR0911 - one a un
         return percent(value)
     if unit.endswith("/s"):
         return rate(value, unit)
+    if "J" in unit.split("/"):
+        return energy(value, unit)
     return f"{count(value)} {named(value, unit)}"
+
+
+def energy(value: float | None, unit: str) -> str:
+    """Return joules (`J`), work per joule (`samples/J`) or joules for each unit of work (`J/sample`): 1,100 J, 41.0 GFLOP/J, 0.0250 samples/J, 41.2 mJ/sample."""
+    if not known(value):
+        return NA
+    work = unit.removesuffix("/J")
+    if work in {"FLOP", "B", "bytes"}:
+        return rate(value, work).replace("/s", "/J")
+    if work != unit:
+        return f"{count(value)} {unit}"
+    step = 0
+    while 0 < abs(value) < 0.9995 and step < len(_SMALL) - 1:
+        value, step = value * 1000, step + 1
+    return f"{count(value)} {_SMALL[step]}{unit}"
 
 
 def edge(value: float, unit: str) -> str:
@@ -152,7 +170,7 @@ def band(lo: float | None, hi: float | None, unit: str, null: float | None = Non
 
 
 def interval(low: float | None, high: float | None, unit: str, n: int, method: str = "t") -> str:
-    """Return an interval in words; fewer than two rounds have none, an open side reads `at least` or `at most`."""
+    """Return an interval in words; fewer than two rounds have none, an open side reads `at least` or `at most`. Of a search (`searched`) `n` are its probes."""
     if n < 2 and method in {"t", "welch"}:
         return f"no spread from n={n}"
     if not known(low) and not known(high):
@@ -161,9 +179,14 @@ def interval(low: float | None, high: float | None, unit: str, n: int, method: s
         return f"at least {quantity(low, unit)}"
     if not known(low) or (method == "bound" and low == 0):
         return f"at most {quantity(high, unit)}"
-    if low == high and method == "exact":
-        return "all rounds agree" if n > 1 else "one round"
+    if low == high and method in {"exact", "searched"}:
+        return f"by search, {plural(n, 'probe')}" if method == "searched" else "all rounds agree" if n > 1 else "one round"
     return f"{quantity(low, unit)} to {quantity(high, unit)}"
+
+
+def how(method: str, rounds: tuple[float, ...]) -> str:
+    """Return the method for `measured`: what is exact without a value a round is `searched`. A search has one value, and no rounds that could agree on it."""
+    return "searched" if method == "exact" and not rounds else method
 
 
 def measured(point: float | None, low: float | None, high: float | None, unit: str, n: int, method: str) -> str:  # noqa: PLR0917 - in the order of an Estimate

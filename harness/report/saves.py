@@ -75,16 +75,17 @@ def _why_null(record: RoundRecord, trial: str, name: str) -> str:
 
 
 def _overlap(record: RoundRecord, trial: str) -> float | str:
-    """Return the median over saves of the extra seconds of the steps that ran while one was written, over the same number of clear steps."""
+    """Return the median over saves of the extra seconds of the steps that ran while one was written, over the same number of clear steps: of those that
+    were timed in the same way, if there are any."""
     extra: list[float] = []
     for job in (job for job in jobs_of(record) if job.trial == trial):
-        clear = clear_step_s(job)
+        clear = clear_step_s(job, singly=True) or clear_step_s(job)
         if clear is None:
             return "no step was clear of saves"
         starts = [span.start_s for span in job.named("blocked_first_s", "blocked_s")]
         later = starts[1:] or starts
         by_save: dict[int, float] = {}
-        for span in job.named("overlap_step_s"):
+        for span in job.named("overlap_step_s", *(["overlap_first_step_s"] if len(starts) == 1 else [])):
             save = bisect_right(later, span.start_s)
             if save:  # what comes before was the first save's
                 by_save[save] = by_save.get(save, 0.0) + (span.end_s - span.start_s) - span.steps * clear

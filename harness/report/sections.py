@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Section:
-    """A figure with its heading, the sentence that says how to read it, and the same numbers as a table."""
+    """A figure with its heading, the sentence that says how to read it, and the same numbers as a table; `more` tables stand below under their captions."""
 
     id: str
     title: str
     says: str
     alt: str = ""
     table: Table | None = None
+    more: tuple[Table, ...] = ()
 
 
 def make_sections(index: Index, tables: dict[str, Any]) -> list[Section]:

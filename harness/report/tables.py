@@ -60,7 +60,7 @@ def measured(case: Case, result: CaseResult | None) -> str:
 
 def estimate_text(estimate: Estimate, unit: str) -> str:
     """Return an estimate as text; see `numbers.measured`."""
-    return numbers.measured(estimate.point, estimate.low, estimate.high, unit, estimate.n, estimate.method)
+    return numbers.measured(estimate.point, estimate.low, estimate.high, unit, estimate.n, numbers.how(estimate.method, estimate.rounds))
 
 
 def cases_frame(index: Index) -> pd.DataFrame:

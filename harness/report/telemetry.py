@@ -6,7 +6,7 @@ Samples are the frame of `Bundle.telemetry`: round, device, t_ns, name, value (N
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,12 +34,16 @@ MOST_POINTS = 160
 """More samples of a series than this are drawn as their mean and range in that many equal stretches of time."""
 MOST_CARDS = 4
 
+BUSY = ("kernel_busy_share", "kernels busy", "share", ("memory_busy_share", "memory busy"))
 CARD_STRIPS = (
-    ("kernel_busy_share", "kernels busy", "share"),
     ("power_w", "power", "W"),
     ("sm_clock_mhz", "SM clock", "MHz"),
     ("memory_used_bytes", "memory in use", "bytes"),
     ("memory_used_with_reserved_bytes", "memory in use, the driver's own included", "bytes"),
+)
+TRAFFIC_STRIPS = (
+    ("pcie_rx_bytes_per_s", "PCIe: into the card", "bytes/s", ("pcie_tx_bytes_per_s", "out of it")),
+    ("nvlink_rx_bytes", "NVLink: into the card", "bytes/s", ("nvlink_tx_bytes", "out of it")),
 )
 HOST_STRIPS = (
     ("cpu_share", "cores busy, whoever used them", "share"),
@@ -47,29 +51,33 @@ HOST_STRIPS = (
     ("disk", "disks: read, and written (dashed)", "bytes/s"),
     ("cpu_energy_j", "power of the processors", "W"),
 )
-"""Key, title, unit of what is drawn of a card, of the host. `disk` and `cpu_energy_j` are drawn as growth in time."""
+"""Key, title, unit of what is drawn of a card, of the host; key and title of what is drawn beside it. Counters (NVLink, `disk`, `cpu_energy_j`) are drawn as
+growth in time."""
+COUNTERS = frozenset({"nvlink_rx_bytes", "nvlink_tx_bytes"})
 
 
 @dataclass(frozen=True)
 class Line:
-    """One series: seconds since the round's start, a value each in the strip's unit, and the range that it stands for."""
+    """One series: seconds since the round's start, a value each in the strip's unit, and the range that it stands for. `second`: of the strip's second kind."""
 
     label: str
     t_s: tuple[float, ...]
     value: tuple[float, ...]
     low: tuple[float, ...]
     high: tuple[float, ...]
+    second: bool = False
 
 
 @dataclass(frozen=True)
 class Strip:
-    """Series of one kind in one unit, or the reason why there is none."""
+    """Series of one kind in one unit, or the reason why there is none. `beside` is the title of the second kind that some lines show."""
 
     key: str
     title: str
     unit: str
     lines: tuple[Line, ...]
     reason: str = ""
+    beside: str = ""
 
 
 @dataclass(frozen=True)
@@ -180,6 +188,12 @@ def _scene(index: Index, contrast: Contrast, record: RoundRecord, samples: pd.Da
     return Scene(contrast.id, f"{contrast.title or contrast.id} (round {record.index + 1})", tuple(labels), executions, shades, strips)
 
 
+def arm_letter(arm: int) -> str:
+    """Return the letters that stand for a scene's arm by its place: A, B, ... Z, AA, AB, ... No two arms share them, as they may have to share a colour."""
+    before, last = divmod(arm, 26)
+    return (arm_letter(before - 1) if before else "") + chr(ord("A") + last)
+
+
 def shown_keys(scenes: Sequence[Scene]) -> set[str]:
     """Return the kinds of strips that any scene has a line in."""
     return {strip.key for scene in scenes for strip in scene.strips if strip.lines}
@@ -189,16 +203,26 @@ def shown_keys(scenes: Sequence[Scene]) -> set[str]:
 
 
 def _card_strips(index: Index, samples: pd.DataFrame, origin: int, span: tuple[int, int]) -> tuple[Strip, ...]:
+    """Return the strips of the busiest cards. Traffic of which not even a reason was told has none."""
     names = {gpu.uuid: f"GPU {gpu.index}" for gpu in index.manifest.machine.gpus}
     uuids = [str(device) for device in samples["device"].unique() if device != HOST]
     uuids.sort(key=lambda uuid: (uuid not in names, names.get(uuid, uuid)))
     shown = _busiest({uuid: gauge(samples, uuid, "kernel_busy_share") for uuid in uuids}, span)
-    strips = []
-    for key, title, unit in CARD_STRIPS:
-        found = [(names.get(uuid, f"card {i + 1}"), gauge(samples, uuid, key)) for i, uuid in enumerate(uuids) if uuid in shown]
-        strips.append(_strip(key, title, unit, found, why_none(samples, [key], shown), origin, span))
+    labels = {uuid: names.get(uuid, f"card {i + 1}") for i, uuid in enumerate(uuids) if uuid in shown}
+    told = set(samples.loc[samples["device"].isin(shown), "name"].unique())
+
+    def found(key: str) -> list[tuple[str, Series]]:
+        series = ((label, gauge(samples, uuid, key)) for uuid, label in labels.items())
+        return [(label, growth(one) if key in COUNTERS else one) for label, one in series]
+
+    def both(key: str, title: str, unit: str, beside: tuple[str, str]) -> Strip:
+        reason = why_none(samples, [key, beside[0]], shown)
+        return _strip(key, title, unit, found(key), reason, origin, span, found(beside[0]), beside[1])
+
+    strips = [_strip(key, title, unit, found(key), why_none(samples, [key], shown), origin, span) for key, title, unit in CARD_STRIPS]
     plain, reserved = strips[-2:]
-    return (*strips[:-2], plain if plain.lines or not reserved.lines else reserved)
+    traffic = [both(key, title, unit, beside) for key, title, unit, beside in TRAFFIC_STRIPS if told & {key, beside[0]}]
+    return (both(*BUSY), *strips[:-2], plain if plain.lines or not reserved.lines else reserved, *traffic)
 
 
 def _busiest(busy: dict[str, Series], span: tuple[int, int]) -> list[str]:
@@ -219,13 +243,24 @@ def _host_strips(samples: pd.DataFrame, origin: int, span: tuple[int, int]) -> t
     return tuple(_strip(key, title, unit, series[key], why_none(samples, told[key], [HOST]), origin, span) for key, title, unit in HOST_STRIPS)
 
 
-def _strip(key: str, title: str, unit: str, found: Sequence[tuple[str, Series]], reason: str, origin: int, span: tuple[int, int]) -> Strip:  # noqa: PLR0917
-    cut = [(label, *_around(series, span)) for label, series in found]
-    known = [(label, t_ns, values) for label, t_ns, values in cut if np.isfinite(values).any()]
-    highest = max((float(np.nanmax(values)) for _, _, values in known), default=0.0)
+def _strip(  # noqa: PLR0917
+    key: str,
+    title: str,
+    unit: str,
+    found: Sequence[tuple[str, Series]],
+    reason: str,
+    origin: int,
+    span: tuple[int, int],
+    second: Sequence[tuple[str, Series]] = (),
+    beside: str = "",
+) -> Strip:
+    """Return a strip of the series that have a value in the span. `second` are those of the kind that `beside` names."""
+    cut = [(label, *_around(series, span), kind) for kind, group in ((False, found), (True, second)) for label, series in group]
+    known = [(label, t_ns, values, kind) for label, t_ns, values, kind in cut if np.isfinite(values).any()]
+    highest = max((float(np.nanmax(values)) for _, _, values, _ in known), default=0.0)
     scale, shown_unit = _scaled(highest, unit)
-    lines = tuple(_line(label, (t_ns - origin) / 1e9, values / scale) for label, t_ns, values in known)
-    return Strip(key, title, shown_unit, lines, "" if lines else reason)
+    lines = tuple(replace(_line(label, (t_ns - origin) / 1e9, values / scale), second=kind) for label, t_ns, values, kind in known)
+    return Strip(key, title, shown_unit, lines, "" if lines else reason, beside if any(line.second for line in lines) else "")
 
 
 def _scaled(highest: float, unit: str) -> tuple[float, str]:

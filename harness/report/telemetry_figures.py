@@ -1,11 +1,14 @@
 """Pictures of what the hardware did while arms were at work: scenes of `telemetry` -> matplotlib Figure, None without data.
 
-A scene is a stack of strips that share their time axis. Behind the lines stand the arms' blocks in the arms' colours, and their letters where there is room.
+A scene is a stack of strips that share their time axis. Behind the lines stand the arms' blocks in the arms' colours, above them the arms' letters. Where these
+have no room, each arm has a lane of its own instead: there are more arms than colours, and colour alone tells nobody an arm.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +19,8 @@ from matplotlib.path import Path
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from harness.report import numbers
-from harness.report.canvas import EXECUTION, INK, SERIES, SOFT, Layout, fitted, number_ticks
-from harness.report.telemetry import shown_keys
+from harness.report.canvas import EXECUTION, INK, SERIES, SOFT, Layout, fitted, number_ticks, text_width
+from harness.report.telemetry import arm_letter, shown_keys
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +34,11 @@ DASHES: tuple[Any, ...] = ("-", (0, (4, 1.6)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.
 
 STRIP, ABOVE, HEAD, ARM, LETTERS, FOOT = 0.5, 0.27, 0.36, 0.22, 0.2, 0.72
 """Inches: a strip, the room above it for its title, a scene's title, a line of its legend, the row of letters, the time axis with the room below it."""
+LANE, LANE_GAP = 0.15, 0.07
+"""Inches: an arm's lane, and from the first strip to the lowest of them."""
 LEFT, RIGHT = 0.58, 0.16
-LETTER_ROOM = 0.14
-"""A block narrower than this many inches is not given its arm's letter."""
+LETTER, BETWEEN = 9.0, 0.02
+"""The letters' size in points, and how many inches two of them, or one and another arm's block, keep apart."""
 FEW = 40
 """A line of fewer points shows them."""
 
@@ -53,15 +58,15 @@ def telemetry(scenes: Sequence[Scene], layout: Layout) -> Figure | None:
         return None
     keys = shown_keys(scenes)
     across = 1 if layout.narrow or len(scenes) == 1 else 2
+    width = layout.width / across
     rows = [scenes[first : first + across] for first in range(0, len(scenes), across)]
-    heights = [max(_height(scene, keys) for scene in row) for row in rows]
+    heights = [max(_height(scene, keys, width) for scene in row) for row in rows]
     cards = card_labels(scenes)
     top = 0.4 if len(cards) > 1 else 0.06
     figure = Figure(figsize=(layout.width, top + sum(heights)))
     if len(cards) > 1:
         handles = [Line2D([], [], color=INK, linewidth=1.6, linestyle=_dash(i), label=name) for i, name in enumerate(cards)]
         figure.legend(handles=handles, loc="upper left", ncols=4, borderaxespad=0.4, columnspacing=1.2, handlelength=2.2)
-    width = layout.width / across
     for row, height in zip(rows, heights, strict=True):
         for column, scene in enumerate(row):
             _draw_scene(figure, scene, keys, cards, _Box(column * width, top, width))
@@ -82,9 +87,14 @@ def arm_colors(executions: Sequence[str]) -> list[str]:
     return [SERIES[i % len(SERIES)] for i in range(len(executions))]
 
 
-def _height(scene: Scene, keys: set[str]) -> float:
+def _height(scene: Scene, keys: set[str], width: float) -> float:
     strips = sum(strip.key in keys for strip in scene.strips)
-    return HEAD + ARM * len(scene.arms) + LETTERS + strips * (ABOVE + STRIP) + FOOT
+    return HEAD + ARM * len(scene.arms) + _marks_height(scene, width - LEFT - RIGHT) + strips * (ABOVE + STRIP) + FOOT
+
+
+def _marks_height(scene: Scene, wide: float) -> float:
+    """Return the inches that what names the arms takes between the first strip and its title."""
+    return LETTERS if lettered(scene, wide) else LANE_GAP + LANE * len(scene.arms)
 
 
 def _dash(i: int) -> Any:  # noqa: ANN401 - matplotlib's own mixture
@@ -102,10 +112,11 @@ def _draw_scene(figure: Figure, scene: Scene, keys: set[str], cards: Sequence[st
     for i, (label, color) in enumerate(zip(scene.arms, colors, strict=True)):
         y -= ARM
         figure.add_artist(Rectangle((box.left + 0.1, y - 0.06), 0.2, 0.13, facecolor=color, edgecolor=color, alpha=0.4, linewidth=0, **inches))
-        text = fitted(f"{_letter(i)}  {label}", room - 0.3, 10)[0]
+        text = fitted(f"{arm_letter(i)} {label}", room - 0.3, 10)[0]
         figure.text(box.left + 0.37, y, text, fontsize=10, va="center", color=INK, **inches)
     limits = _limits(scene)
-    wide, tall = box.width - LEFT - RIGHT, high - box.top - HEAD - ARM * len(scene.arms) - LETTERS
+    wide = box.width - LEFT - RIGHT
+    tall = high - box.top - HEAD - ARM * len(scene.arms) - _marks_height(scene, wide)
     strips = [strip for strip in scene.strips if strip.key in keys]
     for i, strip in enumerate(strips):
         tall -= ABOVE + STRIP
@@ -114,8 +125,10 @@ def _draw_scene(figure: Figure, scene: Scene, keys: set[str], cards: Sequence[st
         ax.set_xlim(*limits)
         _shade(ax, scene.shades, colors)
         _draw_strip(ax, strip, cards, wide)
-        lift = 0.05 + (_letters(ax, scene, wide) if i == 0 else 0.0)
-        title = fitted(f"{strip.title} ({strip.unit})" if strip.lines else strip.title, box.width - RIGHT - 0.1, 9.5)[0]
+        if i == 0:
+            _name_arms(ax, scene, colors, wide)
+        lift = 0.05 + (_marks_height(scene, wide) - 0.02 if i == 0 else 0.0)
+        title = fitted(_title(strip, cards), box.width - RIGHT - 0.1, 9.5)[0]
         ax.text(-(LEFT - 0.08) / wide, 1 + lift / STRIP, title, transform=ax.transAxes, fontsize=9.5, color=SOFT, va="bottom")
         ax.tick_params(labelsize=9.5, length=3, labelbottom=i == len(strips) - 1)
         ax.xaxis.set_major_locator(MaxNLocator(5))
@@ -129,25 +142,58 @@ def _limits(scene: Scene) -> tuple[float, float]:
     return scene.start_s - pad, scene.end_s + pad
 
 
-def _letter(arm: int) -> str:
-    return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[arm % 26]
+def _title(strip: Strip, cards: Sequence[str]) -> str:
+    """Return a strip's title. Where dashes tell cards apart, lines of the second kind are thin instead."""
+    if not strip.lines:
+        return strip.title
+    beside = f", {strip.beside} {'thin' if len(cards) > 1 else 'dashed'}" if strip.beside else ""
+    return f"{strip.title}{beside} ({strip.unit})"
 
 
-def _letters(ax: Axes, scene: Scene, wide: float) -> float:
-    """Write each arm's letter above its blocks, or once above those that follow one another; returns the room that takes in inches, 0 where even that
-    is too narrow."""
+@cache
+def _half(arm: int) -> float:
+    return text_width(arm_letter(arm), LETTER) / 2
+
+
+def lettered(scene: Scene, wide: float) -> list[Shade]:
+    """Return what the arms' letters stand above where the axes are `wide` inches: each block, or each run of blocks of an arm; nothing where any has no room.
+
+    A letter may be wider than what it names, but must not hang over another arm's time or touch another letter.
+    """
     low, high = _limits(scene)
-    for shades in (scene.shades, _runs(scene.shades)):
-        if min(shade.end_s - shade.start_s for shade in shades) / (high - low) * wide >= LETTER_ROOM:
-            break
-    else:
-        return 0.0
-    for shade in shades:
+    inches = wide / (high - low)
+
+    def apart(one: Shade, two: Shade) -> bool:
+        middle, other = ((shade.start_s + shade.end_s) / 2 * inches for shade in (one, two))
+        if middle + _half(one.arm) + BETWEEN > other - _half(two.arm):
+            return False
+        return one.arm == two.arm or (middle + _half(one.arm) <= two.start_s * inches and other - _half(two.arm) >= one.end_s * inches)
+
+    for shades in (sorted(scene.shades, key=lambda shade: shade.start_s), _runs(scene.shades)):
+        if all(apart(one, two) for one, two in pairwise(shades)):
+            return shades
+    return []
+
+
+def _name_arms(ax: Axes, scene: Scene, colors: Sequence[str], wide: float) -> None:
+    """Write the arms' letters above their blocks, or beside lanes that show when each was at work."""
+    named = lettered(scene, wide)
+    for shade in named:
         ax.text(
-            (shade.start_s + shade.end_s) / 2, 1 + 0.02 / STRIP, _letter(shade.arm), transform=ax.get_xaxis_transform(), ha="center", va="bottom",
-            fontsize=8.5, color=INK if shade.counts else SOFT,
+            (shade.start_s + shade.end_s) / 2, 1 + 0.02 / STRIP, arm_letter(shade.arm), transform=ax.get_xaxis_transform(), ha="center", va="bottom",
+            fontsize=LETTER, color=INK if shade.counts else SOFT,
         )  # fmt: skip
-    return LETTERS - 0.02
+    if named:
+        return
+    for arm, color in enumerate(colors):
+        foot = 1 + (LANE_GAP + LANE * (len(colors) - 1 - arm)) / STRIP
+        span = foot + 0.02 / STRIP, foot + (LANE - 0.02) / STRIP
+        for counts, alpha in ((True, 1.0), (False, 0.4)):
+            mine = [(shade.start_s, shade.end_s) for shade in scene.shades if shade.arm == arm and shade.counts == counts]
+            if mine:
+                lane = PathPatch(_boxes(mine, *span), transform=ax.get_xaxis_transform(), facecolor=color, alpha=alpha, linewidth=0, clip_on=False)
+                ax.add_artist(lane)
+        ax.text(-0.07 / wide, sum(span) / 2, arm_letter(arm), transform=ax.transAxes, ha="right", va="center", fontsize=LETTER, color=INK)
 
 
 def _runs(shades: Sequence[Shade]) -> list[Shade]:
@@ -170,8 +216,8 @@ def _shade(ax: Axes, shades: Sequence[Shade], colors: Sequence[str]) -> None:
                 ax.add_patch(PathPatch(_boxes(spans), transform=ax.get_xaxis_transform(), facecolor=color, alpha=alpha, linewidth=0, zorder=0.6))
 
 
-def _boxes(spans: Sequence[tuple[float, float]]) -> Path:
-    corners = [(x, y) for start, end in spans for x, y in ((start, 0), (end, 0), (end, 1), (start, 1), (start, 0))]
+def _boxes(spans: Sequence[tuple[float, float]], foot: float = 0.0, head: float = 1.0) -> Path:
+    corners = [(x, y) for start, end in spans for x, y in ((start, foot), (end, foot), (end, head), (start, head), (start, foot))]
     codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY] * len(spans)
     return Path(np.array(corners), codes)
 
@@ -191,7 +237,9 @@ def _draw_strip(ax: Axes, strip: Strip, cards: Sequence[str], wide: float) -> No
     ax.yaxis.set_major_formatter(number_ticks())
     for i, line in enumerate(strip.lines):
         style = _dash(cards.index(line.label) if line.label in cards else i)
+        thin = line.second and len(cards) > 1
+        style = _dash(1) if line.second and not thin else style
         if line.low != line.high:
             ax.fill_between(line.t_s, line.low, line.high, color=INK, alpha=0.2, linewidth=0, zorder=2)
-        points: dict[str, Any] = {"marker": "o", "markersize": 2.6} if len(line.t_s) < FEW else {}
-        ax.plot(line.t_s, line.value, color=INK, linewidth=1.4, linestyle=style, zorder=3, **points)
+        points: dict[str, Any] = {"marker": "o", "markersize": 1.4 if thin else 2.6} if len(line.t_s) < FEW else {}
+        ax.plot(line.t_s, line.value, color=INK, linewidth=0.6 if thin else 1.4, linestyle=style, zorder=3, **points)

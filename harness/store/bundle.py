@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import BundleError
-from harness.model import Manifest, RoundRecord, Verdicts
+from harness.model import Examination, Manifest, RoundRecord, Verdicts
 from harness.store import codec, files, private
 from harness.store.schema import SCHEMA_VERSION, Data, Migration, steps_from
 from harness.store.telemetry import Lines, Sample, pack_lines, telemetry_frame
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _FOLDERS = ("proofs", "logs", "plots")
 _TRIES = 100
+_DOCTOR, _DOCTOR_SCHEMA = "doctor.json", 1
 
 
 class Bundle:
@@ -234,6 +235,22 @@ class Bundle:
         except (BundleError, ImportError) as error:
             self._note(str(error))
             return None
+
+    def examination(self) -> Examination | None:
+        """Return what the doctor found before the first round, None for a run that began without it, or where that cannot be read; then `notes` says why."""
+        path = self.path / _DOCTOR
+        if not (path.exists() or path.is_symlink()):
+            return None
+        where = f"{self.path.name}/{_DOCTOR}"
+        try:
+            found = codec.decode(files.read_limited(path, files.DOCTOR_LIMIT_BYTES), Examination, where)
+        except BundleError as error:
+            self._note(f"{error}; what the doctor found is not shown")
+            return None
+        if found.schema != _DOCTOR_SCHEMA:
+            self._note(f"{where} has schema {found.schema}, and this version reads {_DOCTOR_SCHEMA}; what the doctor found is not shown")
+            return None
+        return found
 
     def load_proof(self, name: str) -> dict[str, np.ndarray]:
         """Return the arrays of a proof by name. `name` is that of a record (`proofs/x.npz`, or `x.npz` for short).

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 MIB = 2**20
 PAGE_LIMIT_BYTES = 64 * MIB  # manifest.json, verdicts.json
+DOCTOR_LIMIT_BYTES = MIB  # doctor.json
 RECORDS_LIMIT_BYTES = 1024 * MIB
 PROOF_LIMIT_BYTES = 256 * MIB  # of all arrays of one file once unpacked
 PROOF_MEMBERS_LIMIT = 1000

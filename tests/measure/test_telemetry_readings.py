@@ -148,13 +148,14 @@ def test_each_share_and_clock_has_a_reading_of_its_own():
     told = [
         series(name, lambda at_s, level=level: level)
         for name, level in (
-            ("kernel_busy_share", 0.9), ("sm_active_share", 0.6), ("tensor_active_share", 0.3), ("sm_clock_mhz", 1980.0), ("memory_clock_mhz", 3201.0),
+            ("kernel_busy_share", 0.9), ("memory_busy_share", 0.4), ("sm_active_share", 0.6), ("tensor_active_share", 0.3), ("sm_clock_mhz", 1980.0),
+            ("memory_clock_mhz", 3201.0),
         )
     ]  # fmt: skip
     found = readings(*told)
-    expected = {"kernel_busy": 0.9, "sm_active": 0.6, "tensor_active": 0.3, "sm_clock_mhz": 1980.0, "memory_clock_mhz": 3201.0}
+    expected = {"kernel_busy": 0.9, "memory_busy": 0.4, "sm_active": 0.6, "tensor_active": 0.3, "sm_clock_mhz": 1980.0, "memory_clock_mhz": 3201.0}
     assert {name: pytest.approx(level) for name, level in expected.items()} == {name: value(found, name) for name in expected}
-    assert ["share", "share", "share", "MHz", "MHz"] == [found[name].unit for name in expected]
+    assert ["share", "share", "share", "share", "MHz", "MHz"] == [found[name].unit for name in expected]
 
 
 def test_a_reading_tells_of_how_many_samples_it_is_made():
@@ -175,6 +176,118 @@ def test_the_highest_temperature_and_memory_are_those_within_the_blocks():
 def test_a_temperature_that_was_not_read_within_the_blocks_is_not_known():
     told = [Sample("GPU-0", 0, "temperature_c", 60.0), Sample("GPU-0", 8_000_000_000, "temperature_c", 60.0)]
     assert "GPU 0: no sample of temperature_c fell into its time" == why(readings(told), "temperature_c")
+
+
+# ---------------------------------------------------------------- traffic
+
+MIB = 2.0**20
+WAYS = pytest.mark.parametrize("way", ["rx", "tx"])
+
+
+def alone(seconds: float = 8.0) -> RoundRecord:
+    """A round of one trial, whose job begins at 0 s."""
+    job = make_reading(800.0, name="job", unit="samples", start_s=0.0, seconds=seconds, quad=None, turn=None)
+    return make_record(readings=(job,), quads=(), arrangement=Arrangement.SOLO)
+
+
+def seldom(name: str, told: Callable[[float], float | str | None]) -> list[Sample]:
+    """Samples of what is asked for once a second only."""
+    return series(name, told, first_s=-1.0, step_s=1.0, last_s=10.0)
+
+
+@WAYS
+def test_pcie_traffic_that_comes_with_every_look_is_that_of_the_time_since_the_one_before(way: str):
+    told = series(f"pcie_{way}_bytes_per_s", lambda at_s: 30 * MIB if in_treatment(at_s) else 0.0)
+    mine, other = (readings(told, trial=trial)[f"pcie_{way}_bytes_per_s"] for trial in ("treatment", "baseline"))
+    assert (pytest.approx(30 * MIB), pytest.approx(0.0), "bytes/s") == (mine.value, other.value, mine.unit)
+
+
+@WAYS
+def test_pcie_traffic_that_is_told_once_a_second_is_a_moment_s(way: str):
+    found = readings(seldom(f"pcie_{way}_bytes_per_s", lambda at_s: at_s * MIB), record=alone())
+    assert pytest.approx(4 * MIB) == value(found, f"pcie_{way}_bytes_per_s")
+
+
+@pytest.mark.parametrize("name", ["pcie_rx_bytes_per_s", "nvlink_tx_bytes"])
+def test_traffic_that_is_told_once_a_second_belongs_to_nobody_where_short_blocks_take_turns(name: str):
+    found = readings(seldom(name, lambda at_s: (at_s + 1) * MIB))
+    reason = "GPU 0: read every 1 s, which is too seldom for blocks of 1 s that take turns"
+    assert reason == why(found, name if name.endswith("_s") else f"{name}_per_s")
+
+
+@pytest.mark.parametrize("name", ["pcie_rx_bytes_per_s", "nvlink_tx_bytes"])
+def test_traffic_that_is_told_once_a_second_says_nothing_of_a_call_of_two(name: str):
+    found = readings(seldom(name, lambda at_s: (at_s + 1) * MIB), record=alone(seconds=2.0))
+    assert "GPU 0: read every 1 s, which is too seldom for 2 s" == why(found, name if name.endswith("_s") else f"{name}_per_s")
+
+
+@WAYS
+def test_nvlink_traffic_is_the_growth_of_the_card_s_counter_over_time(way: str):
+    reading = readings(seldom(f"nvlink_{way}_bytes", lambda at_s: 5e9 + at_s * 40 * MIB), record=alone())[f"nvlink_{way}_bytes_per_s"]
+    assert (pytest.approx(40 * MIB), "bytes/s") == (reading.value, reading.unit)
+
+
+def test_nvlink_traffic_beside_another_trial_s_blocks_is_the_trial_s_own():
+    def counted(at_s: float) -> float:
+        return MIB * sum(min(max(at_s - start_s, 0.0), end_s - start_s) for start_s, end_s in TREATMENT)
+
+    told = series("nvlink_rx_bytes", counted)
+    mine, other = (value(readings(told, trial=trial), "nvlink_rx_bytes_per_s") for trial in ("treatment", "baseline"))
+    assert (MIB, 0.0) == pytest.approx((mine, other))
+
+
+def test_links_that_carried_nothing_carried_nothing():
+    assert 0.0 == value(readings(seldom("nvlink_rx_bytes", lambda at_s: 7e9), record=alone()), "nvlink_rx_bytes_per_s")
+
+
+def test_a_link_s_counter_that_began_anew_is_no_traffic():
+    told = seldom("nvlink_rx_bytes", lambda at_s: 5000.0 if at_s < 3.5 else 10.0)
+    reason = "GPU 0: the counter ran backwards, from 5000 to 10 bytes (started anew, or went over its end)"
+    assert reason == why(readings(told, record=alone()), "nvlink_rx_bytes_per_s")
+
+
+def test_a_link_s_counter_that_leaps_holds_garbage():
+    told = seldom("nvlink_rx_bytes", lambda at_s: 5000.0 if at_s < 3.5 else 1e15)
+    reason = "GPU 0: the counter leapt from 5000 to 1000000000000000 bytes, which no link can carry in that time"
+    assert reason == why(readings(told, record=alone()), "nvlink_rx_bytes_per_s")
+
+
+def test_the_fastest_links_there_are_do_not_leap():
+    """Joules at such a pace would be garbage."""
+    assert pytest.approx(9e11) == value(readings(seldom("nvlink_rx_bytes", lambda at_s: (at_s + 1) * 9e11), record=alone()), "nvlink_rx_bytes_per_s")
+
+
+def test_one_look_for_traffic_that_was_missed_is_no_hole_and_a_longer_silence_is():
+    one, long = (seldom("pcie_rx_bytes_per_s", lambda at_s, gap=gap: None if 2.5 < at_s < gap else 3 * MIB) for gap in (3.5, 6.5))
+    assert pytest.approx(3 * MIB) == value(readings(one, record=alone()), "pcie_rx_bytes_per_s")
+    assert "GPU 0: samples are missing: pcie_rx_bytes_per_s is known for 38% of the time only" == why(
+        readings(long, record=alone()), "pcie_rx_bytes_per_s"
+    )
+
+
+def test_a_card_without_links_has_the_reason():
+    found = readings(seldom("nvlink_rx_bytes", lambda at_s: "not supported"), record=alone())
+    assert ("GPU 0: not supported", "GPU 0: no sample was taken") == (why(found, "nvlink_rx_bytes_per_s"), why(found, "nvlink_tx_bytes_per_s"))
+
+
+def test_traffic_of_two_cards_is_their_sum():
+    found = readings(
+        seldom("nvlink_rx_bytes", lambda at_s: at_s * MIB + 1e9),
+        series("nvlink_rx_bytes", lambda at_s: at_s * 2 * MIB + 1e9, device="GPU-1", first_s=-1.0, step_s=1.0, last_s=10.0),
+        series("pcie_tx_bytes_per_s", lambda at_s: 4 * MIB),
+        series("pcie_tx_bytes_per_s", lambda at_s: 5 * MIB, device="GPU-1"),
+        cards=(CARD, OTHER),
+        record=alone(),
+    )
+    assert (3 * MIB, 9 * MIB) == pytest.approx((value(found, "nvlink_rx_bytes_per_s"), value(found, "pcie_tx_bytes_per_s")))
+
+
+def test_what_trials_that_run_together_move_is_not_shared_out():
+    told = (series("pcie_rx_bytes_per_s", lambda at_s: MIB), series("nvlink_rx_bytes", lambda at_s: (at_s + 1) * MIB))
+    found = readings(*told, record=make_record(arrangement=Arrangement.TOGETHER))
+    assert {"other trials ran at the same moment, and what each of them moved is not known"} == {
+        why(found, name) for name in ("pcie_rx_bytes_per_s", "nvlink_rx_bytes_per_s")
+    }
 
 
 # ---------------------------------------------------------------- which time is the trial's
@@ -492,7 +605,7 @@ def watched(library, **stub: object) -> dict[str, Any]:
 def test_what_two_cards_told_through_the_library_becomes_readings(library):
     found = watched(library, BUSY_0=80, BUSY_1=60, POWER_MW_0=400000, POWER_MW_1=150000, SM_CLOCK=1755, ENERGY_MJ="9000000+40000")
     told = {name: pair[0] for name, pair in found["told"].items()}
-    expected = {"kernel_busy": 0.7, "power_w": 550.0, "sm_clock_mhz": 1755.0, "gpu_memory_used_bytes": 2.0**30}
+    expected = {"kernel_busy": 0.7, "memory_busy": 0.4, "power_w": 550.0, "sm_clock_mhz": 1755.0, "gpu_memory_used_bytes": 2.0**30}
     assert {name: pytest.approx(level) for name, level in expected.items()} == {name: told[name] for name in expected}
     joules = sum(between(samples, t1_ns) - between(samples, t0_ns) for samples in found["counted"].values() for t0_ns, t1_ns in found["blocks"])
     assert (pytest.approx(joules), pytest.approx(200.0 / joules)) == (told["energy_j"], told["work_per_j"])

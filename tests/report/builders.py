@@ -7,6 +7,7 @@ from typing import Any
 
 from harness.model import (
     COMPLETED,
+    ArmEnergy,
     ArmResult,
     Arrangement,
     Case,
@@ -104,6 +105,17 @@ def make_round(contrast: Contrast, rates: dict[str, float], index: int = 0, quad
     return RoundRecord(**{**values, **more})
 
 
+def make_alone_round(contrast: Contrast, work_s: int = 8, pause_s: int = 4) -> RoundRecord:
+    """A completed round whose trials run one after another: each works for so long, in blocks of a second, and starts after a pause."""
+    readings = [
+        Reading(trial.id, "work", 4.0, "samples", t0_ns=start_s * 10**9, t1_ns=(start_s + 1) * 10**9, n=10, quad=1, turn=turn)
+        for i, trial in enumerate(contrast.trials)
+        for turn, start_s in enumerate(range(i * (work_s + pause_s), i * (work_s + pause_s) + work_s))
+    ]
+    trials = tuple(TrialRecord(trial.id, trial.cell, COMPLETED) for trial in contrast.trials)
+    return replace(make_round(replace(contrast, trials=()), {}), readings=tuple(readings), quads=(), trials=trials, order="")
+
+
 def make_samples(round_: str, device: str, start_s: float = 0.0, period_s: float = 1.0, why: str | None = None, **series: list[float | None]) -> Any:
     """Samples of one device in a round, `period_s` apart, as the frame that a bundle gives: a list of values a name; None is a null with the reason `why`."""
     import pandas as pd
@@ -141,6 +153,7 @@ class Builder:
     controls: list[tuple[Control, ControlResult]] = field(default_factory=list)
     proofs: list[tuple[Proof, ProofResult]] = field(default_factory=list)
     ladders: list[tuple[Ladder, LadderResult]] = field(default_factory=list)
+    energy: list[ArmEnergy] = field(default_factory=list)
     machine: Machine = field(default_factory=make_machine)
     preliminary: bool = False
     judged: bool = True
@@ -221,6 +234,7 @@ class Builder:
             tuple(self.results) if self.judged else (), tuple(r for _, r in self.controls) if self.judged else (),
             tuple(r for _, r in self.proofs) if self.judged else (), tuple(r for _, r in self.ladders) if self.judged else (),
             plan.alpha, self.preliminary, judged if self.judged else 0, plan.alpha * judged if self.judged else 0.0,
+            energy=tuple(self.energy) if self.judged else (),
         )  # fmt: skip
         return Manifest(**{**values, **manifest}), list(self.records), verdicts, []
 

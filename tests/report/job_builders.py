@@ -68,7 +68,7 @@ def make_job(
     for k, length in enumerate(stretches):
         slow = overlapping if k else 0
         if slow:
-            span("overlap_step_s", slow * overlap_step_s, overlap_step_s, k * every + 1)
+            span("overlap_first_step_s" if k == 1 else "overlap_step_s", slow * overlap_step_s, overlap_step_s, k * every + 1)
         span("clear_step_s", (length - slow) * step_s, step_s, k * every + slow + 1)
         if blocked_s is not None:
             which, held = ("first_s", 10 * blocked_s) if k == 0 else ("s", blocked_s)

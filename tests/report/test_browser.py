@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from harness.model import Word
+from harness.model import Arrangement, DoctorFinding, Examination, Word
 from harness.report import render
-from tests.report.builders import make_cell, make_full, make_machine
+from tests.report.builders import make_alone_round, make_cell, make_contrast, make_full, make_gpu, make_machine, make_samples
 
 CHROMIUM = next(
     (path for path in ("/usr/bin/chromium", shutil.which("chromium"), shutil.which("google-chrome")) if path and Path(path).exists()), None
@@ -47,9 +48,23 @@ def page_path(tmp_path_factory) -> Path:
     builder.ratio_claim(
         "odd", make_cell(8, execution="eager"), make_cell(8), 1.5, Word.CONFIRMED, claim={"statement": HOSTILE}, title=HOSTILE, verdict_text=HOSTILE
     )
-    builder.machine = make_machine(cpu_model=HOSTILE)
+    builder.machine = make_machine(cpu_model=HOSTILE, gpus=(make_gpu(),))
+    many = make_contrast(HOSTILE, *(replace(make_cell(batch=i + 1), device="gpu") for i in range(13)), arrangement=Arrangement.SOLO)
+    builder.cells |= {trial.cell: replace(make_cell(batch=i + 1), device="gpu") for i, trial in enumerate(many.trials)}
+    builder.contrasts.append(many)
+    builder.records.append(make_alone_round(many))
+    watched = make_samples(
+        builder.records[-1].round,
+        make_gpu().uuid,
+        kernel_busy_share=[0.8] * 157,
+        pcie_rx_bytes_per_s=[2.0**30] * 157,
+        nvlink_rx_bytes=[None],
+        why=HOSTILE,
+    )
+    told = {f"{HOSTILE}_nvml": 1.0, f"{HOSTILE}_nvidia_smi": HOSTILE, "power_w_nvml": 400.0, "power_w_nvidia_smi": 401.0}
+    found = DoctorFinding(HOSTILE, HOSTILE, HOSTILE, "warning", HOSTILE, HOSTILE, HOSTILE, "GPU 0", told)
     path = tmp_path_factory.mktemp("page") / "report.html"
-    path.write_bytes(render(*builder.run())["report.html"])
+    path.write_bytes(render(*builder.run(), watched, Examination(1, (found,)))["report.html"])
     return path
 
 
@@ -81,7 +96,7 @@ def test_no_request_leaves_the_page(opened):
 def test_every_picture_is_shown(opened):
     page, _, _ = opened
     widths = page.evaluate("Promise.all([...document.images].map(i => i.decode().then(() => i.naturalWidth)))")
-    assert 6 == sum(width > 100 for width in widths)
+    assert 7 == sum(width > 100 for width in widths)
 
 
 def test_the_page_does_not_scroll_sideways(opened):

@@ -7,7 +7,20 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from harness.model import Arrangement, Cell, Driver, Outcome, Purpose, Reason, RoundRecord, Scalar, State
+from harness.model import (
+    COMPLETED,
+    Arrangement,
+    Cell,
+    Driver,
+    Outcome,
+    Purpose,
+    Reading,
+    Reason,
+    RoundRecord,
+    Scalar,
+    State,
+    TrialRecord,
+)
 from harness.report import canvas, make_tables, mfu, mfu_figures, render
 from harness.report.content import make_content
 from harness.report.index import build_index
@@ -256,6 +269,56 @@ def test_gpus_come_before_processors():
     for device in ("cpu", "gpu"):
         add_roof(builder, make_roof(device=device), 1e12)
     assert ["gpu", "cpu"] == [line.device for line in tables_of(builder)["rooflines"]]
+
+
+def add_disk(builder: Builder, op: str, rates: tuple[float | None, ...], **used: Scalar) -> Cell:
+    """A roof that answers once a round; None is a round whose reading is null."""
+    cell = make_roof(op, mib=512)
+    contrast = make_contrast(f"roof-{op}", cell, arrangement=Arrangement.SOLO)
+    builder.cells[cell.id] = cell
+    builder.contrasts.append(contrast)
+    for i, rate in enumerate(rates):
+        told = Reading(cell.id, f"{op}_rate", rate, "B/s", None if rate is not None else "not told")
+        aside = Reading(cell.id, "disk_pass_s", 0.5, "s")
+        trials = (TrialRecord(cell.id, cell.id, COMPLETED, used=used),)
+        builder.records.append(replace(make_round(contrast, {cell.id: 1.0}, i), readings=(told, aside), quads=(), trials=trials))
+    return cell
+
+
+def disk_rows(builder: Builder) -> list[tuple[str, ...]]:
+    return [row[1:] for row in sections_of(builder)["roofline"].table.rows]
+
+
+def test_disks_stand_among_the_roofs_with_the_storage_that_they_are():
+    builder = Builder()
+    add_roof(builder, make_roof("host_copy"), 2.0**33, "B")
+    add_disk(builder, "disk_write", (2.0**30,), file_system="ext4", storage_device="vda1 (254:1)")
+    add_disk(builder, "disk_read", (2.0**31,), file_system="tmpfs", storage_device=None)
+    assert [
+        ("CPU", "host copy", "float32", "8.00 GiB/s", "n/a", "n/a"),
+        ("storage (ext4, vda1 (254:1))", "disk write", "float32", "1.00 GiB/s", "n/a", "n/a"),
+        ("storage (tmpfs)", "disk read", "float32", "2.00 GiB/s", "n/a", "n/a"),
+    ] == disk_rows(builder)
+
+
+def test_a_disk_s_rate_is_that_of_all_rounds_which_move_equally_many_bytes():
+    builder = Builder()
+    cell = add_disk(builder, "disk_write", (1e9, None, 3e9))
+    (roof,) = tables_of(builder)["roofs"]
+    assert (cell.id, "B/s", "") == (roof.cell, roof.unit, roof.storage)
+    assert 1.5e9 == pytest.approx(roof.rate)  # 2 files in 1 + 1/3 of the time of one
+
+
+def test_a_storage_that_the_record_does_not_tell_is_said_to_be_unknown():
+    builder = Builder()
+    add_disk(builder, "disk_read", (2.0**30,))
+    assert [("storage (not told which)", "1.00 GiB/s")] == [(row[0], row[3]) for row in disk_rows(builder)]
+
+
+def test_a_disk_that_gave_no_rate_is_no_roof():
+    builder = Builder()
+    add_disk(builder, "disk_write", (None,))
+    assert "roofline" not in sections_of(builder)
 
 
 def test_what_a_roof_gains_is_no_speed_up_of_training():

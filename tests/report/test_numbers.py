@@ -45,6 +45,23 @@ def test_equal_rounds_keep_their_interval():
 
 
 @pytest.mark.parametrize(
+    ("expected", "n", "rounds"),
+    [
+        ("64 samples (all rounds agree)", 3, (64.0, 64.0, 64.0)),
+        ("64 samples (one round)", 1, (64.0,)),
+        ("64 samples (by search, 7 probes)", 7, ()),
+        ("64 samples (by search, 1 probe)", 1, ()),
+    ],
+)
+def test_rounds_that_agree_are_told_from_a_search_which_has_one_value(expected, n, rounds):
+    assert expected == numbers.measured(64.0, 64.0, 64.0, "samples", n, numbers.how("exact", rounds))
+
+
+def test_a_search_that_left_something_open_has_its_ends():
+    assert "64 samples (64 samples to 66 samples)" == numbers.measured(64.0, 64.0, 66.0, "samples", 7, numbers.how("bound", ()))
+
+
+@pytest.mark.parametrize(
     ("expected", "low", "high", "method"),
     [("at least 1.60x", 1.6, None, "bound"), ("at most 0.500x", 0.0, 0.5, "bound"), ("at most 3.00x", -1.7976931348623157e308, 3.0, "bound")],
 )
@@ -98,7 +115,25 @@ def test_one_of_a_thing_is_named_in_the_singular(expected, value, unit):
     assert expected == numbers.quantity(value, unit)
 
 
+@pytest.mark.parametrize(
+    ("expected", "value", "unit"),
+    [
+        ("1,100 J", 1100.0, "J"),
+        ("12.5 J", 12.5, "J"),
+        ("40 J/sample", 40.0, "J/sample"),
+        ("41.2 mJ/sample", 0.0412, "J/sample"),
+        ("20.0 pJ/FLOP", 2.0000001e-11, "J/FLOP"),
+        ("0.0250 samples/J", 0.025, "samples/J"),
+        ("12.3 GFLOP/J", 12.3e9, "FLOP/J"),
+        ("1.00 MiB/J", 2.0**20, "B/J"),
+        ("0 J", 0.0, "J"),
+    ],
+)
+def test_energy_has_units_for_people(expected, value, unit):
+    assert expected == numbers.quantity(value, unit)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, None])
-@pytest.mark.parametrize("unit", ["", "bytes", "s", "share", "samples/s", "traces"])
+@pytest.mark.parametrize("unit", ["", "bytes", "s", "share", "samples/s", "samples/J", "J/sample", "traces"])
 def test_what_is_no_number_is_shown_as_not_available(value, unit):
     assert numbers.NA == numbers.quantity(value, unit)

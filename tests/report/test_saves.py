@@ -60,6 +60,14 @@ def test_longer_steps_are_what_they_took_over_as_many_clear_ones():
     assert pytest.approx(0.5) == row_of(make_saving_run(0.4), ASYNC, "overlap").point
 
 
+def test_longer_steps_are_held_against_clear_ones_that_were_timed_singly_where_there_are_some():
+    # Two clear steps of 0.6 s each, timed one by one, where those of a stretch take 0.5 s.
+    singles = Reading(ASYNC.id, "clear_single_step_s", 0.6, "s", t0_ns=101_000_000_000, t1_ns=102_200_000_000)
+    builder = Builder()
+    add_jobs(builder, make_job_contrast("saving", ASYNC), [ASYNC], [*make_job(ASYNC, blocked_s=0.01, overlapping=2), singles])
+    assert pytest.approx(2 * (0.75 - 0.6)) == row_of(builder, ASYNC, "overlap").point
+
+
 def test_durable_is_counted_from_the_call():
     assert pytest.approx(1.0) == row_of(make_saving_run(0.4), ASYNC, "durable").point
 

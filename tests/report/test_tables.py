@@ -118,3 +118,8 @@ def test_where_no_input_is_the_usual_one_every_arm_names_its_own():
 
 def test_an_arm_with_nothing_unusual_is_named_by_its_input_where_inputs_differ():
     assert ["tfdata", "feed_dict"] == short_labels([make_cell(input="tfdata"), make_cell(input="feed_dict")])
+
+
+def test_what_searches_found_is_no_agreement_of_rounds():
+    assert "64 samples (by search, 7 probes)" == tables.estimate_text(make_estimate(64.0, 64.0, 64.0, 7, method="exact"), "samples")
+    assert "40 traces (all rounds agree)" == tables.estimate_text(make_estimate(40.0, 40.0, 40.0, 2, method="exact", rounds=(40.0, 40.0)), "traces")

@@ -12,9 +12,9 @@ import pytest
 
 from harness.model import (
     IDLE_ROUND,
-    CaseResult,
+    ArmEnergy,
+    Arrangement,
     Cell,
-    Estimand,
     Outcome,
     Purpose,
     Quad,
@@ -22,10 +22,8 @@ from harness.model import (
     Reason,
     Role,
     RoundRecord,
-    Scale,
+    Search,
     State,
-    Statistic,
-    Term,
     Word,
 )
 from harness.report import canvas, figures, make_tables, render, telemetry, telemetry_figures, usage
@@ -35,14 +33,15 @@ from harness.report.index import build_index
 from harness.store import Bundle
 from tests.report.builders import (
     Builder,
+    make_alone_round,
     make_cell,
+    make_contrast,
     make_estimate,
     make_full,
     make_gpu,
     make_machine,
-    make_ratio_case,
+    make_round,
     make_samples,
-    make_verdict,
 )
 
 LAYOUTS = pytest.mark.parametrize("layout", [canvas.WIDE, canvas.NARROW], ids=["wide", "narrow"])
@@ -336,17 +335,206 @@ def test_several_cards_are_told_apart_by_their_dashes():
     assert 2 == len({line.get_linestyle() for line in figure.axes[0].lines})
 
 
+def assert_texts_apart(figure) -> None:
+    """No text leaves the picture, and no two lie on one another. To be called with the style that the picture was made in."""
+    figure.canvas.draw()
+    texts = [*figure.texts, *(text for axes in figure.axes for text in axes.texts), *(axes.xaxis.label for axes in figure.axes)]
+    boxes = [text.get_window_extent() for text in texts if text.get_text()]
+    assert [] == [box for box in boxes if box.x0 < 0 or box.x1 > figure.bbox.width + 1]
+    assert [] == [(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :] if a.overlaps(b) and min(a.y1, b.y1) - max(a.y0, b.y0) > 2]
+
+
 @LAYOUTS
 def test_no_two_texts_of_a_scene_overlap(layout):
     builder = make_run(base=replace(make_cell(execution="eager", precision="mixed_float16", input="tfdata_by_hand"), device="gpu"))
     builder.contrasts[0] = replace(builder.contrasts[0], title="a rather long title of a comparison that nobody would read to its end " * 2)
     with canvas.style():
-        figure = telemetry_figures.telemetry(scenes_of(builder, card_samples()), layout)
-        figure.canvas.draw()
-        texts = [*figure.texts, *(text for axes in figure.axes for text in axes.texts), *(axes.xaxis.label for axes in figure.axes)]
-        boxes = [text.get_window_extent() for text in texts if text.get_text()]
-    assert [] == [box for box in boxes if box.x0 < 0 or box.x1 > figure.bbox.width + 1]
-    assert [] == [(a, b) for i, a in enumerate(boxes) for b in boxes[i + 1 :] if a.overlaps(b) and min(a.y1, b.y1) - max(a.y0, b.y0) > 2]
+        assert_texts_apart(telemetry_figures.telemetry(scenes_of(builder, card_samples()), layout))
+
+
+# ---------------------------------------------------------------- many arms
+
+
+def make_crowd(arms: int = 13, work_s: int = 8, pause_s: int = 4) -> tuple[Builder, pd.DataFrame]:
+    """A round of many arms of one execution, each for itself, and its samples."""
+    cells = [replace(make_cell(batch=i + 1), device="gpu") for i in range(arms)]
+    builder = Builder(machine=make_machine(gpus=(replace(make_gpu(), uuid=CARD),), gpu_reason=None))
+    contrast = make_contrast("pipelines", *cells, arrangement=Arrangement.SOLO)
+    builder.cells |= {cell.id: cell for cell in cells}
+    builder.contrasts.append(contrast)
+    builder.records.append(make_alone_round(contrast, work_s, pause_s))
+    return builder, card_samples("pipelines/0.0", seconds=arms * (work_s + pause_s))
+
+
+def make_thin() -> tuple[Builder, pd.DataFrame]:
+    """Two arms whose many blocks are too narrow for letters at any width."""
+    builder = make_run()
+    builder.records = [make_round(builder.contrasts[0], {EAGER.id: 4.0, GRAPH.id: 8.0}, quads=60)]
+    return builder, card_samples(seconds=61 * 4)
+
+
+def drawn(run: tuple[Builder, pd.DataFrame], layout):
+    return telemetry_figures.telemetry(scenes_of(*run), layout)
+
+
+def letters_of(figure) -> list[str]:
+    """What stands above or beside the first strip, without its title."""
+    return [text.get_text() for text in figure.axes[0].texts[:-1]]
+
+
+THIRTEEN = list("ABCDEFGHIJKLM")
+
+
+@LAYOUTS
+def test_each_of_thirteen_arms_has_its_letter_above_its_blocks(layout):
+    with canvas.style():
+        figure = drawn(make_crowd(), layout)
+    assert THIRTEEN == letters_of(figure)
+    centres = [text.get_position()[0] for text in figure.axes[0].texts[:-1]]
+    assert [12 * i + 4 for i in range(13)] == pytest.approx(centres)
+
+
+@LAYOUTS
+def test_short_work_between_pauses_keeps_its_letter(layout):
+    with canvas.style():
+        assert THIRTEEN == letters_of(drawn(make_crowd(work_s=1, pause_s=11), layout))
+
+
+@LAYOUTS
+def test_the_legend_lists_each_arm_s_letter_with_its_colour(layout):
+    from matplotlib.colors import to_hex
+
+    with canvas.style():
+        figure = drawn(make_crowd(), layout)
+    assert [f"{letter} batch {i + 1}" for i, letter in enumerate(THIRTEEN)] == [text.get_text() for text in figure.texts[1:]]
+    assert telemetry_figures.arm_colors(["graph"] * 13) == [to_hex(patch.get_facecolor()) for patch in figure.artists]
+
+
+def test_no_two_arms_share_a_letter_though_they_share_a_colour():
+    colors = telemetry_figures.arm_colors(["graph"] * 60)
+    letters = [telemetry.arm_letter(i) for i in range(60)]
+    assert (len(canvas.SERIES), 60) == (len(set(colors)), len(set(letters)))
+    assert ["A", "Z", "AA", "AZ", "BA"] == [letters[i] for i in (0, 25, 26, 51, 52)]
+
+
+@LAYOUTS
+def test_blocks_too_narrow_for_letters_have_a_lane_an_arm_with_its_letter(layout):
+    with canvas.style():
+        figure = drawn(make_thin(), layout)
+    axes = figure.axes[0]
+    assert ["A", "B"] == letters_of(figure)
+    assert all(text.get_position()[0] < 0 and text.get_horizontalalignment() == "right" for text in axes.texts[:-1])
+    lanes = [patch.get_path().get_extents() for patch in axes.patches if not patch.get_clip_on()]
+    heights = sorted({(round(lane.y0, 6), round(lane.y1, 6)) for lane in lanes})
+    (low, high) = heights
+    assert 1 < low[0] < low[1] < high[0] < high[1]
+    assert [high, low] == [(round(lane.y0, 6), round(lane.y1, 6)) for lane in lanes[::2]]  # A stands above B; of each what counts and what does not
+
+
+@LAYOUTS
+def test_arms_that_work_at_the_same_moment_have_lanes(layout):
+    builder = make_run()
+    record = builder.records[0]
+    spans = [Reading(trial, "work", 4.0, "samples", t0_ns=0, t1_ns=16 * 10**9, n=1, quad=1, turn=0) for trial in (EAGER.id, GRAPH.id)]
+    builder.records[0] = replace(record, readings=tuple(spans), arrangement=Arrangement.TOGETHER)
+    with canvas.style():
+        figure = drawn((builder, card_samples()), layout)
+    assert 2 == sum(not patch.get_clip_on() for patch in figure.axes[0].patches)
+
+
+@pytest.mark.parametrize(("letters", "wide"), [([], 3.9), (["A", "B", "A"], 9.6)])
+def test_no_letter_hangs_over_another_arm_s_time(letters, wide):
+    spans = ((0, 0.0, 10.0), (1, 10.0, 10.3), (0, 10.3, 20.0))
+    shades = tuple(telemetry.Shade(arm, start_s, end_s, True) for arm, start_s, end_s in spans)
+    scene = telemetry.Scene("c", "c", ("one", "two"), ("graph", "graph"), shades, ())
+    assert letters == [telemetry.arm_letter(shade.arm) for shade in telemetry_figures.lettered(scene, wide)]
+
+
+@LAYOUTS
+@pytest.mark.parametrize("make", [make_crowd, make_thin])
+def test_no_two_texts_of_many_arms_or_lanes_overlap(layout, make):
+    with canvas.style():
+        assert_texts_apart(drawn(make(), layout))
+
+
+def test_the_picture_s_text_names_each_arm_with_its_letter():
+    section = sections_of(*make_crowd(2))["telemetry"]
+    assert "pipelines (round 1): A batch 1, B batch 2." in section.alt
+
+
+# ---------------------------------------------------------------- traffic
+
+MIB = 2.0**20
+
+
+def busy_link(device: str = CARD, **more: Any) -> pd.DataFrame:
+    """A card that takes 3 MiB a second over PCIe and gives one back, and takes 2 GiB a second from another card."""
+    n = ROUND_S + 1
+    traffic = {"pcie_rx_bytes_per_s": [3 * MIB] * n, "pcie_tx_bytes_per_s": [MIB] * n, "nvlink_rx_bytes": [i * 2.0**31 for i in range(n)]}
+    return card_samples(device=device, **{**traffic, "nvlink_tx_bytes": [7e9] * n, "memory_busy_share": [0.4] * n, **more})
+
+
+def titles_of(figure) -> list[str]:
+    return [axes.texts[-1].get_text() for axes in figure.axes]
+
+
+def test_traffic_into_and_out_of_the_card_stands_in_one_strip_a_link():
+    scene = scene_of(make_run(), busy_link())
+    told = {
+        key: (strip_of(scene, key).unit, [(line.second, line.value[1]) for line in strip_of(scene, key).lines])
+        for key in ("pcie_rx_bytes_per_s", "nvlink_rx_bytes")
+    }
+    assert {"pcie_rx_bytes_per_s": ("MiB/s", [(False, 3.0), (True, 1.0)]), "nvlink_rx_bytes": ("GiB/s", [(False, 2.0), (True, 0.0)])} == told
+
+
+def test_memory_busy_is_drawn_with_kernels_busy():
+    lines = strip_of(scene_of(make_run(), busy_link()), "kernel_busy_share").lines
+    assert [("GPU 0", False, pytest.approx(80.0)), ("GPU 0", True, pytest.approx(40.0))] == [
+        (line.label, line.second, line.value[0]) for line in lines
+    ]
+
+
+@LAYOUTS
+def test_of_one_card_what_stands_beside_is_dashed(layout):
+    with canvas.style():
+        figure = telemetry_figures.telemetry(scenes_of(make_run(), busy_link()), layout)
+    assert [
+        "kernels busy, memory busy dashed (%)", "power (W)", "SM clock (MHz)", "memory in use (GiB)",
+        "PCIe: into the card, out of it dashed (MiB/s)", "NVLink: into the card, out of it dashed (GiB/s)",
+    ] == titles_of(figure)  # fmt: skip
+    assert [["-", "--"], ["-"], ["-", "--"]] == [[line.get_linestyle() for line in figure.axes[i].lines] for i in (0, 1, 4)]
+
+
+@LAYOUTS
+def test_of_several_cards_which_their_dashes_tell_apart_it_is_thin(layout):
+    cards = (replace(make_gpu(), uuid=CARD), replace(make_gpu(), index=1, uuid="GPU-2"))
+    with canvas.style():
+        figure = telemetry_figures.telemetry(scenes_of(make_run(make_machine(gpus=cards)), busy_link(), busy_link("GPU-2")), layout)
+        assert_texts_apart(figure)
+    assert "PCIe: into the card, out of it thin (MiB/s)" == titles_of(figure)[4]
+    assert [("-", False), ("--", False), ("-", True), ("--", True)] == [
+        (line.get_linestyle(), line.get_linewidth() < 1) for line in figure.axes[4].lines
+    ]
+
+
+def test_traffic_that_nobody_asked_for_is_not_mentioned():
+    scene = scene_of(make_run(), card_samples())
+    assert [] == [strip.key for strip in scene.strips if "pcie" in strip.key or "nvlink" in strip.key]
+    assert "Not shown" not in sections_of(make_run(), card_samples())["telemetry"].says
+
+
+def test_traffic_that_a_card_does_not_tell_takes_no_room_but_has_its_reason():
+    refused = busy_link(why="not supported", nvlink_rx_bytes=[None] * 17, nvlink_tx_bytes=[None] * 17)
+    with canvas.style():
+        figure = telemetry_figures.telemetry(scenes_of(make_run(), refused), canvas.WIDE)
+    assert 5 == len(figure.axes)
+    assert "Not shown: NVLink (n/a: not supported)." in sections_of(make_run(), refused)["telemetry"].says
+
+
+def test_a_link_of_which_one_way_is_known_is_drawn():
+    refused = busy_link(pcie_rx_bytes_per_s=[None] * 17)
+    strip = strip_of(scene_of(make_run(), refused), "pcie_rx_bytes_per_s")
+    assert ([True], "out of it") == ([line.second for line in strip.lines], strip.beside)
 
 
 @LAYOUTS
@@ -379,7 +567,21 @@ def measured_run(rounds: int = 2) -> Builder:
             sm_active=(None, "share", "this card has no GPM"),
         )  # fmt: skip
         builder.records[i] = with_readings(told, EAGER.id, kernel_busy=(0.3, "share"), energy_j=(500.0, "J"), work_per_j=(0.01, "samples/J"))
+    judge_energy(builder, GRAPH, rounds, work_per_j=(0.025, 0.021, 0.029), j_per_work=(40.0, 34.5, 47.6), power_w=(450.0, 430.0, 470.0))
+    judge_energy(builder, EAGER, rounds, work_per_j=(0.01, 0.009, 0.011), j_per_work=(100.0, 90.9, 111.1))
     return builder
+
+
+PER_JOULE, A_ROUND = "work per joule (interval)", "energy of a round (lowest to highest)"
+UNITS = {"work_per_j": "samples/J", "j_per_work": "J/sample", "power_w": "W"}
+
+
+def judge_energy(builder: Builder, cell: Cell, rounds: int, contrast: str = "", **figures: tuple[float, float, float]) -> None:
+    """Add what the judge says of an arm's energy: by measure its point and interval."""
+    for measure, (point, low, high) in figures.items():
+        unit = UNITS[measure.removeprefix("host_")]
+        name = contrast or builder.contrasts[0].id
+        builder.energy.append(ArmEnergy(name, cell.id, cell.id, measure, unit, make_estimate(point, low, high, rounds)))
 
 
 def row_of(table, label: str) -> dict[str, str]:
@@ -399,6 +601,19 @@ def test_an_arm_s_use_of_the_cards_is_the_mean_of_its_rounds():
         "memory in use, highest": "2.00 GiB",
         "rounds": "2",
     } == row
+
+
+def test_traffic_and_busy_memory_are_columns_where_anything_was_told_of_them():
+    builder = make_run()
+    builder.records[0] = with_readings(
+        builder.records[0], GRAPH.id, memory_busy=(0.4, "share"), pcie_rx_bytes_per_s=(3 * 2.0**30, "bytes/s"), pcie_tx_bytes_per_s=(0.0, "bytes/s"),
+        nvlink_rx_bytes_per_s=(None, "bytes/s", "GPU 0: not supported"),
+    )  # fmt: skip
+    (row,) = sections_of(builder, card_samples())["telemetry"].table.rows
+    columns = sections_of(builder, card_samples())["telemetry"].table.columns
+    assert {"memory busy": "40.0\u00a0%", "PCIe in": "3.00 GiB/s", "PCIe out": "0 B/s", "NVLink in": "n/a (1)", "rounds": "1"} == dict(
+        list(zip(columns, row, strict=True))[1:]
+    )
 
 
 def test_a_missing_use_has_its_reason_below_the_table():
@@ -431,35 +646,80 @@ def test_the_host_s_table_is_of_comparisons():
     assert "(1) the kernel keeps it for root." in table.note
 
 
-def test_energy_stands_with_its_range_beside_what_is_drawn_at_rest():
+def test_energy_stands_with_its_intervals_beside_what_is_drawn_at_rest():
     idle = make_samples(IDLE_ROUND, CARD, period_s=0.1, power_w=[70.0, 72.0])
     row = row_of(sections_of(measured_run(), card_samples(), idle)["energy"].table, "graph")
-    assert ("1,100 J (1,000 J to 1,200 J)", "0.0250 samples/J (0.0200 samples/J to 0.0300 samples/J)", "450 W", "71 W") == (
-        row["energy a round"],
-        row["work per joule (interval, or range of the rounds)"],
-        row["power"],
-        row["idle power"],
-    )
+    assert {
+        "arm": "graph",
+        "of what": "cards, their own counters",
+        PER_JOULE: "0.0250 samples/J (0.0210 samples/J to 0.0290 samples/J)",
+        "joules for each unit of work (interval)": "40 J/sample (34.5 J/sample to 47.6 J/sample)",
+        "power (interval)": "450 W (430 W to 470 W)",
+        A_ROUND: "1,000 J to 1,200 J",
+        "idle power": "71 W",
+        "rounds": "2",
+    } == row
+
+
+def test_the_page_and_the_markdown_say_how_sure_the_intervals_of_energy_are():
+    files = render(*measured_run().run(), card_samples())
+    for page in (files[name].decode().replace("\u00a0", " ") for name in ("report.html", "report.md")):
+        assert "an interval of at least 99 % confidence" in page
+        assert "40 J/sample (34.5 J/sample to 47.6 J/sample)" in page
 
 
 def test_one_round_of_energy_says_so():
     row = row_of(sections_of(measured_run(1), card_samples())["energy"].table, "graph")
-    assert "1,000 J (one round)" == row["energy a round"]
+    assert ("1,000 J (one round)", "0.0250 samples/J (no spread from n=1)") == (row[A_ROUND], row[PER_JOULE])
 
 
-def test_a_case_on_work_per_joule_gives_its_interval():
+def test_energy_of_a_run_that_was_judged_before_there_were_such_intervals_says_so():
     builder = measured_run()
-    contrast = builder.contrasts[0]
-    case = replace(
-        make_ratio_case("graph-speedup.energy", EAGER, GRAPH, contrast.id, role=Role.READING),
-        estimand=Estimand(Scale.LINEAR, (Term(1.0, contrast.id, GRAPH.id, "work_per_j", Statistic.VALUE),)),
-        unit="samples/J",
+    builder.energy.clear()
+    table = sections_of(builder, card_samples())["energy"].table
+    row = row_of(table, "graph")
+    assert ("0.0250 samples/J (not judged yet)", "450 W (not judged yet)", True) == (
+        row[PER_JOULE],
+        row["power (interval)"],
+        "not judged yet." in table.note,
     )
-    result = CaseResult(case.id, case.title, make_estimate(0.025, 0.021, 0.029, 2), make_verdict(Word.READING))
-    builder.claims[0] = replace(builder.claims[0], cases=(*builder.claims[0].cases, case))
-    builder.results[0] = replace(builder.results[0], cases=(*builder.results[0].cases, result))
+
+
+def test_an_arm_of_several_comparisons_is_told_by_the_one_with_most_rounds():
+    builder = measured_run()
+    other = builder.measure("batch-norm", GRAPH, replace(make_cell(batch_norm="fused"), device="gpu"), 4.0, 1.1, rounds=3)
+    builder.records[-3:] = [
+        with_readings(record, GRAPH.id, energy_j=(2000.0, "J"), work_per_j=(0.04, "samples/J")) for record in builder.records[-3:]
+    ]
+    judge_energy(builder, GRAPH, 3, contrast=other.id, work_per_j=(0.04, 0.039, 0.041))
     row = row_of(sections_of(builder, card_samples())["energy"].table, "graph")
-    assert "0.0250 samples/J (0.0210 samples/J to 0.0290 samples/J)" == row["work per joule (interval, or range of the rounds)"]
+    assert ("0.0400 samples/J (0.0390 samples/J to 0.0410 samples/J)", "2,000 J", "3") == (row[PER_JOULE], row[A_ROUND], row["rounds"])
+
+
+def test_what_is_wrong_with_an_interval_of_energy_stands_behind_it():
+    builder = measured_run()
+    builder.energy[0] = replace(builder.energy[0], reason=Reason("unstable", "4 of 6 rounds were lost"))
+    row = row_of(sections_of(builder, card_samples())["energy"].table, "graph")
+    assert "0.0250 samples/J (0.0210 samples/J to 0.0290 samples/J); 4 of 6 rounds were lost" == row[PER_JOULE]
+
+
+def test_a_counter_that_did_not_grow_counted_neither_nothing_nor_endless_work():
+    builder, why = measured_run(1), "the energy counter did not grow in that time"
+    others = tuple(reading for reading in builder.records[0].readings if reading.trial != EAGER.id or reading.name == "work")
+    told = replace(builder.records[0], readings=others)
+    builder.records[0] = with_readings(told, EAGER.id, energy_j=(0.0, "J"), work_per_j=(None, "samples/J", why))
+    none = Reason("no_reading", f"has no reading: {why}")
+    builder.energy = [replace(one, estimate=None, reason=none) if one.cell == EAGER.id else one for one in builder.energy]
+    table = sections_of(builder, card_samples())["energy"].table
+    row = row_of(table, "eager")
+    assert ["n/a (1)"] * 3 == [row[PER_JOULE], row["joules for each unit of work (interval)"], row[A_ROUND]]
+    assert f"(1) {why}." in table.note
+
+
+def test_the_probes_of_a_search_have_no_row_of_energy():
+    builder = measured_run()
+    builder.contrasts[0] = replace(builder.contrasts[0], search=Search("batch"))
+    assert "energy" not in sections_of(builder, card_samples())
 
 
 def test_without_samples_at_rest_idle_power_has_a_reason():
@@ -483,15 +743,20 @@ def test_power_added_up_is_told_from_a_counter():
         work_per_j=(0.1, "samples/J"),
     )
     row = row_of(sections_of(builder, card_samples())["energy"].table, "resnet50")  # alone, it is named by its workload
-    assert ("cards, power added up over time", "900 J (one round)") == (row["of what"], row["energy a round"])
+    assert ("cards, power added up over time", "900 J (one round)") == (row["of what"], row[A_ROUND])
 
 
 def test_the_processors_have_a_row_of_their_own_with_their_power():
     builder = make_run(make_machine(), make_cell(execution="eager"), make_cell())
     builder.records[0] = with_readings(builder.records[0], make_cell().id, host_energy_j=(180.0, "J"), host_work_per_j=(0.3, "samples/J"))
+    judge_energy(builder, make_cell(), 1, host_work_per_j=(0.3, 0.0, 1.0), host_power_w=(30.0, 0.0, 60.0))
     row = row_of(sections_of(builder)["energy"].table, "resnet50")
-    # Two blocks of a second in each of three accepted quads.
-    assert ("processors", "180 J (one round)", "30 W") == (row["of what"], row["energy a round"], row["power"])
+    assert ("processors", "180 J (one round)", "0.300 samples/J (no spread from n=1)", "30 W (no spread from n=1)") == (
+        row["of what"],
+        row[A_ROUND],
+        row[PER_JOULE],
+        row["power (interval)"],
+    )
 
 
 def test_energy_that_nobody_could_measure_is_one_sentence():
@@ -502,20 +767,6 @@ def test_energy_that_nobody_could_measure_is_one_sentence():
     section = sections_of(builder)["energy"]
     assert section.table is None
     assert "No energy was measured here: n/a: this user may not read the energy counters (RAPL); the kernel keeps them for root." == section.says
-
-
-@pytest.mark.parametrize(
-    ("expected", "value", "unit"),
-    [
-        ("12.3 GFLOP/J", 12.3e9, "FLOP/J"),
-        ("1.00 MiB/J", 2.0**20, "B/J"),
-        ("0.0200 samples/J", 0.02, "samples/J"),
-        ("1,980 MHz", 1980.0, "MHz"),
-        ("n/a", None, "W"),
-    ],
-)
-def test_amounts_have_units_for_people(expected, value, unit):
-    assert expected == usage.amount(value, unit)
 
 
 def test_a_reason_is_told_once():

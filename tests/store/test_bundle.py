@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from harness.errors import BundleError
-from harness.model import RoundRecord
+from harness.model import ArmEnergy, CardPair, Gpu, Reason, RoundRecord
 from harness.store import Bundle
-from tests.helpers import make_machine, make_manifest, make_outcome_reading, make_plan, make_reading, make_record, make_verdicts
+from tests.helpers import make_estimate, make_machine, make_manifest, make_outcome_reading, make_plan, make_reading, make_record, make_verdicts
 
 
 def make_bundle(tmp_path: Path, *records: RoundRecord) -> Bundle:
@@ -41,6 +41,13 @@ def test_a_local_time_is_told_in_utc(tmp_path):
 def test_the_manifest_carries_the_folders_name(tmp_path):
     bundle = make_bundle(tmp_path)
     assert bundle.path.name == bundle.manifest.name == reopened(bundle).manifest.name
+
+
+@pytest.mark.parametrize("told", [{}, {"default_sm_clock_mhz": 1095, "nvlinks": 18, "nvlink_bytes_per_s": 26562e6}])
+@pytest.mark.parametrize("topology", [(), (CardPair("GPU-1", "GPU-2", "NODE", 18, True), CardPair("GPU-1", "GPU-3", None))])
+def test_how_cards_hang_together_is_read_back(tmp_path, topology, told):
+    machine = make_machine(gpus=(Gpu(0, "NVIDIA H200", "GPU-1", None, None, **told),), topology=topology)
+    assert machine == reopened(Bundle.create(tmp_path, make_manifest(machine=machine))).manifest.machine
 
 
 def test_parallel_starts_in_one_second_get_a_folder_each(tmp_path):
@@ -71,6 +78,19 @@ def test_what_is_loaded_equals_what_was_saved(tmp_path):
     bundle.write_verdicts(make_verdicts())
     again = reopened(bundle)
     assert (bundle.manifest, records, make_verdicts()) == (again.manifest, again.records(), again.verdicts())
+
+
+def test_figures_of_energy_come_back_and_verdicts_from_before_them_have_none(tmp_path):
+    null = ArmEnergy("contrast-1", "treatment", "cell-1", "power_w", "W", None, Reason("no_reading", "not supported"))
+    known = ArmEnergy("contrast-1", "treatment", "cell-1", "work_per_j", "samples/J", make_estimate(0.02, 0.019, None))
+    bundle = make_bundle(tmp_path)
+    bundle.write_verdicts(make_verdicts(energy=(known, null)))
+    assert (known, null) == reopened(bundle).verdicts().energy
+    path = bundle.path / "verdicts.json"
+    data = json.loads(path.read_text())
+    del data["energy"]
+    path.write_text(json.dumps(data))
+    assert make_verdicts() == reopened(bundle).verdicts()
 
 
 def test_saving_what_was_loaded_writes_the_same_bytes(tmp_path):

@@ -4,10 +4,12 @@ A figure belongs to the trial's own accepted blocks (of a job or a single call: 
 
 | reading | unit | how it is made of samples |
 |---|---|---|
-| `kernel_busy`, `sm_active`, `tensor_active` | share | a sample speaks of the time since the one before; mean over time, then over the trial's cards |
+| `kernel_busy`, `memory_busy`, `sm_active`, `tensor_active` | share | a sample speaks of the time since the one before; mean over time, then over the trial's cards |
 | `power_w` | W | straight lines between samples (of averaged power beside another trial's blocks: growth of `energy_j`); mean over time, sum over cards |
 | `sm_clock_mhz`, `memory_clock_mhz` | MHz | straight lines between samples; mean over time and cards |
 | `temperature_c`, `gpu_memory_used_bytes` | °C, bytes | the highest sample |
+| `pcie_rx_bytes_per_s`, `pcie_tx_bytes_per_s` | bytes/s | a sample speaks of the time since the one before; where it comes more seldom than looks do, straight lines; mean over time, sum |
+| `nvlink_rx_bytes_per_s`, `nvlink_tx_bytes_per_s` | bytes/s | growth of the cards' own counters, over the trial's time; sum |
 | `energy_j` | J | growth of the cards' own counters, which are interpolated at a block's edges; sum |
 | `energy_integrated_j` | J | only where a card counts no energy: mean power times time; sum |
 | `work_per_j` | work/J | by whichever of the two there is |
@@ -19,6 +21,7 @@ What cannot be known is null with a reason: nothing is extrapolated, and nothing
 from __future__ import annotations
 
 import math
+import statistics
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,23 +37,35 @@ LEAST_COVERED = 0.9
 """A mean stands for the whole of a trial's time only if at least this share of it was watched."""
 LEAST_PER_BLOCK = 4
 """Where blocks take turns, a sample between two of them mixes both. With fewer samples a block than this, a figure would be as much the other's."""
+EVERY_LOOK = 1.5
+"""What is told more seldom than once in so many looks is not told with each of them."""
 AVERAGED_S, LEAST_AVERAGES = 1.0, 10
 """Most drivers tell as a card's power the mean of the last second. In a shorter block than so many of these that would be the other trial's, too."""
 INSTANT = 8.0
 """Compute capability of GA100, the last chip whose power is told as it is at the moment (NVIDIA's documentation of nvmlDeviceGetPowerUsage)."""
 MOST_W = 1e5
 """No card or machine draws more; a counter that grows faster holds garbage."""
+MOST_BYTES_PER_S = 1e13
+"""No card's links carry more in one direction, by an order of magnitude."""
 HELD_S = 1.0
 """A counter may be renewed as seldom as this and then grow at once."""
+SELDOM_S = 5.0
+"""No name is asked for more seldom than this, of however many cards: a series that is sparser has holes."""
 
 WINDOW = "window_"
 """Begins the names of readings by which a job marks parts of its time; the cards' readings over each are told under their names with `_<part>` behind."""
 
 POWER, ENERGY, HOST_ENERGY = "power_w", "energy_j", "cpu_energy_j"
-SHARES = {"kernel_busy": "kernel_busy_share", "sm_active": "sm_active_share", "tensor_active": "tensor_active_share"}
+SHARES = {
+    "kernel_busy": "kernel_busy_share", "memory_busy": "memory_busy_share", "sm_active": "sm_active_share", "tensor_active": "tensor_active_share",
+}  # fmt: skip
 CLOCKS = {"sm_clock_mhz": "sm_clock_mhz", "memory_clock_mhz": "memory_clock_mhz"}
 HIGHEST = {"temperature_c": ("temperature_c", "°C"), "gpu_memory_used_bytes": ("memory_used_bytes", "bytes")}
+RATES = {name: name for name in ("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s")}
+COUNTED = {"nvlink_rx_bytes_per_s": "nvlink_rx_bytes", "nvlink_tx_bytes_per_s": "nvlink_tx_bytes"}
 """Reading -> the name of the samples that it is made of."""
+
+AT_ONCE = "other trials ran at the same moment, and what each of them {} is not known"
 
 Span = tuple[int, int]
 
@@ -74,6 +89,11 @@ class _Series:
         # The time goes last: whoever looks meanwhile takes as many values as there are times.
         self.values.append(math.nan if value is None else value)
         self.t_ns.append(t_ns)
+
+    @property
+    def pace_s(self) -> float | None:
+        """The usual time from one sample to the next, None where there are not two."""
+        return statistics.median(after - before for before, after in pairwise(self.t_ns)) / 1e9 if len(self.t_ns) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -106,7 +126,7 @@ class RoundSamples:
 
     def __init__(self, cards: Sequence[Gpu]) -> None:
         """Samples of other cards, and of other names, are left alone."""
-        names = (*SHARES.values(), *CLOCKS.values(), *(name for name, _ in HIGHEST.values()), POWER, ENERGY)
+        names = (*SHARES.values(), *CLOCKS.values(), *(name for name, _ in HIGHEST.values()), *RATES.values(), *COUNTED.values(), POWER, ENERGY)
         self._series = {(card.uuid, name): _Series() for card in cards for name in names}
         self._series[HOST, HOST_ENERGY] = _Series()
 
@@ -139,18 +159,24 @@ class RoundSamples:
         """Return what was told of one device under one name so far."""
         return self._series.get((device, name)) or _Series()
 
-    def _of_cards(self, stretch: Stretch, shared: str | None, watches: Sequence[_Watch]) -> Iterator[tuple[str, str, Figure]]:
+    def _of_cards(self, stretch: Stretch, shared: bool, watches: Sequence[_Watch]) -> Iterator[tuple[str, str, Figure]]:
         for name, sampled in SHARES.items():
             yield name, "share", _combined((watch.mean(sampled, stretch, held=True) for watch in watches), _mean)
         for name, sampled in CLOCKS.items():
             yield name, "MHz", _combined((watch.mean(sampled, stretch) for watch in watches), _mean)
         for name, (sampled, unit) in HIGHEST.items():
             yield name, unit, _combined((watch.highest(sampled, stretch) for watch in watches), max)
-        power = Figure(None, shared) if shared else _combined((watch.power(stretch) for watch in watches), math.fsum)
+        for name, sampled in RATES.items():
+            moved = (watch.rate(sampled, stretch) for watch in watches)
+            yield name, "bytes/s", Figure(None, AT_ONCE.format("moved")) if shared else _combined(moved, math.fsum)
+        for name, sampled in COUNTED.items():
+            moved = (watch.growth(sampled, stretch) for watch in watches)
+            yield name, "bytes/s", Figure(None, AT_ONCE.format("moved")) if shared else _combined(moved, math.fsum)
+        power = Figure(None, AT_ONCE.format("drew")) if shared else _combined((watch.power(stretch) for watch in watches), math.fsum)
         yield "power_w", "W", power
         uncounted = [watch for watch in watches if not self.series(watch.device, ENERGY).known]
         energy = spent = self._energy(stretch, shared, watches, ENERGY)
-        if uncounted and stretch.why is None and shared is None:
+        if uncounted and stretch.why is None and not shared:
             spent = Figure(None, power.reason) if power.value is None else Figure(power.value * stretch.seconds, n=power.n)
             why = self.series(uncounted[0].device, ENERGY).reason or "no sample was taken"
             elsewhere = "; see energy_integrated_j" if spent.value is not None else ""
@@ -159,8 +185,8 @@ class RoundSamples:
         yield "energy_j", "J", energy
         yield "work_per_j", per_joule(stretch), _work_per(stretch, spent)
 
-    def _energy(self, stretch: Stretch, shared: str | None, watches: Sequence[_Watch], name: str) -> Figure:
-        return Figure(None, shared) if shared else _combined((watch.grown(name, stretch) for watch in watches), math.fsum)
+    def _energy(self, stretch: Stretch, shared: bool, watches: Sequence[_Watch], name: str) -> Figure:
+        return Figure(None, AT_ONCE.format("drew")) if shared else _combined((watch.grown(name, stretch) for watch in watches), math.fsum)
 
 
 def stretch_of(record: RoundRecord, trial: Trial) -> Stretch:
@@ -212,10 +238,9 @@ def _averages(card: Gpu) -> bool:
     return card.compute_capability is not None and card.compute_capability > INSTANT
 
 
-def _shared(record: RoundRecord) -> str | None:
-    """Say why energy is no single trial's, where trials run at the same moment."""
-    together = record.arrangement is Arrangement.TOGETHER and len(record.trials) > 1
-    return "other trials ran at the same moment, and what each of them drew is not known" if together else None
+def _shared(record: RoundRecord) -> bool:
+    """Whether trials ran at the same moment, so that energy and traffic are no single one's."""
+    return record.arrangement is Arrangement.TOGETHER and len(record.trials) > 1
 
 
 @dataclass(frozen=True)
@@ -272,13 +297,37 @@ class _Watch:
         why = self._why_not(series, stretch)
         if why is not None:
             return why
+        counts = BYTES if name in COUNTED.values() else JOULES
         total = 0.0
         for span in stretch.spans:
-            grown = _grown(series, span, self._gap_ns)
+            grown = _grown(series, span, self._gap_ns, counts)
             if isinstance(grown, str):
                 return self._null(grown)
             total += grown
         return Figure(total, n=_inside(series, stretch.spans))
+
+    def rate(self, name: str, stretch: Stretch) -> Figure:
+        """Return the mean of samples that are rates themselves. What is told with every look is the mean since the one before, what is told more seldom a moment."""
+        watch = self._at_pace_of(name)
+        every_look = watch.period_s is not None and self.period_s is not None and watch.period_s < EVERY_LOOK * self.period_s
+        return watch.often_enough(watch.mean(name, stretch, held=every_look), stretch)
+
+    def growth(self, name: str, stretch: Stretch) -> Figure:
+        """Return by how much a counter grew in a second, however seldom it is told."""
+        watch = self._at_pace_of(name)
+        grown = watch.often_enough(watch.grown(name, stretch), stretch)
+        return grown if grown.value is None else replace(grown, value=grown.value / stretch.seconds)
+
+    def often_enough(self, figure: Figure, stretch: Stretch) -> Figure:
+        """Return a figure, or why it is none: of a few seldom samples most would lie outside of the trial's time, or be chance."""
+        if figure.value is None or self.period_s is None or stretch.seconds >= LEAST_PER_BLOCK * self.period_s:
+            return figure
+        return self._null(f"read every {self.period_s:.2g} s, which is too seldom for {stretch.seconds:.2g} s")
+
+    def _at_pace_of(self, name: str) -> _Watch:
+        """Return the same watch with the time between two samples of this name, which may be asked for more seldom than others."""
+        pace_s = self.samples.series(self.device, name).pace_s
+        return self if pace_s is None or self.period_s is None else replace(self, period_s=max(self.period_s, min(pace_s, SELDOM_S)))
 
     @property
     def _gap_ns(self) -> float:
@@ -322,7 +371,20 @@ def _pieces(series: _Series, span: Span, gap_ns: float, *, held: bool) -> Iterat
         yield end_ns - start_ns, before + (after - before) * middle
 
 
-def _grown(series: _Series, span: Span, gap_ns: float) -> float | str:
+@dataclass(frozen=True)
+class _Counts:
+    """What a counter counts: its unit, the most that it can grow by in a second, and who cannot do more."""
+
+    unit: str
+    most_per_s: float
+    who: str
+
+
+JOULES = _Counts("J", MOST_W, "no machine can use")
+BYTES = _Counts("bytes", MOST_BYTES_PER_S, "no link can carry")
+
+
+def _grown(series: _Series, span: Span, gap_ns: float, counts: _Counts) -> float | str:
     """Return how much a counter grew within a span, or why that is not known. A gap well inside the span does no harm."""
     t0_ns, t1_ns = span
     times = series.t_ns
@@ -336,9 +398,9 @@ def _grown(series: _Series, span: Span, gap_ns: float) -> float | str:
         return "the counter was not read for a while at the edge of a block"
     for i, (before, after) in enumerate(pairwise(values), first):
         if after < before:
-            return f"the counter ran backwards, from {before:.0f} to {after:.0f} J (started anew, or went over its end)"
-        if after - before > MOST_W * ((times[i + 1] - times[i]) / 1e9 + HELD_S):
-            return f"the counter leapt from {before:.0f} to {after:.0f} J, which no machine can use in that time"
+            return f"the counter ran backwards, from {before:.0f} to {after:.0f} {counts.unit} (started anew, or went over its end)"
+        if after - before > counts.most_per_s * ((times[i + 1] - times[i]) / 1e9 + HELD_S):
+            return f"the counter leapt from {before:.0f} to {after:.0f} {counts.unit}, which {counts.who} in that time"
     return _at(series, last - 1, t1_ns) - _at(series, first, t0_ns)
 
 
