@@ -23,6 +23,13 @@ class BundleError(HarnessError):
     """A run bundle could not be read: missing, damaged, hostile, or of a newer schema."""
 
 
+class Unsupported(HarnessError):
+    """What is to be measured cannot be had here at all: the device, or the framework as it is installed, has no such thing. Workloads raise it, at best
+    while they are built: their trial is skipped with this reason, which is a result and no failure."""
+
+    code = "unsupported"
+
+
 class MeasureError(HarnessError):
     """The instrument itself could not do its work (no lock, no worker could be started at all)."""
 

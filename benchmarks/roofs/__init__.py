@@ -33,7 +33,7 @@ OPS: dict[str, Callable[[dict[str, Any]], Workload]] = {
 
 def build(**settings: Any) -> Workload:
     """Build the roof `op`, one of OPS. Those of the disk answer once with readings, all others run in steps. Raises ConfigError for any other word,
-    for a size that means nothing, and for what this machine has not."""
+    for a size that means nothing, and for what this machine has not; Unsupported for what its device has no operation for."""
     given = {name: value for name, value in settings.items() if value is not None}
     op = given.get("op")
     if op not in OPS:

@@ -14,7 +14,7 @@ import tensorflow as tf
 from benchmarks.devices import device_of, first_device, tensor_float_32
 from benchmarks.input.samples import cores
 from benchmarks.roofs.common import Roof, traced, whole, word
-from harness.errors import ConfigError
+from harness.errors import ConfigError, Unsupported
 
 DTYPES = ("float32", "tf32", "bfloat16", "float16", "int8")
 WINDOW = 3  # of the convolution, in pixels each way
@@ -25,14 +25,14 @@ def matmul(settings: dict[str, Any]) -> Roof:
     """Products of two matrices of `size` x `size`, `repeat` of them a step. Work: FLOP, 2 size^3 a product.
 
     `dtype` float32 (not rounded to TF32), tf32, bfloat16, float16 (results in the same type, sums as the library keeps them), or int8: sums in int32,
-    brought back to int8 by a shift, compiled by XLA, since TensorFlow has no kernel of its own for it on a GPU. Raises ConfigError where there is none.
+    brought back to int8 by a shift, compiled by XLA, since TensorFlow has no kernel of its own for it on a GPU. Raises Unsupported where there is none.
     """
     dtype, gpu = word(settings, "dtype", DTYPES), _on_gpu()
     size = whole(settings, "size", 8192 if gpu else 2048)
     repeat = whole(settings, "repeat", 8 if gpu else _as_many_as_cores())
     _switch_tf32(dtype)
     if dtype == "int8":
-        _refuse_missing_int8(settings)
+        _refuse_missing_int8()
     random = np.random.default_rng(int(settings.get("seed", 0)))
     arguments = [_numbers(random, (size, size), dtype, scale) for scale in (1 / math.sqrt(size), 1.0)]
     chain = _int8_products(size, repeat) if dtype == "int8" else _products(repeat)
@@ -95,17 +95,17 @@ def _int8_products(size: int, repeat: int) -> Any:
     return chain
 
 
-def _refuse_missing_int8(settings: dict[str, Any]) -> None:
-    """Try a small product: whether XLA has one for this device is found out by compiling it."""
+def _refuse_missing_int8() -> None:
+    """Try a small product: whether XLA has one for this device is found out by compiling it. Raises Unsupported where it has none."""
     with tf.device(first_device()):
         small = tf.zeros((32, 32), tf.int8)
     try:
         _int8_products(32, 1)(small, small)
+    except tf.errors.ResourceExhaustedError:
+        raise  # there is no room, which says nothing about what the device has
     except tf.errors.OpError as error:
         said = " ".join(str(error.message).split())[:120]
-        raise ConfigError(
-            f"op={settings['op']} dtype=int8: TensorFlow multiplies no int8 matrices on this device ({said}); choose another dtype"
-        ) from error
+        raise Unsupported(f"TensorFlow multiplies no int8 matrices on this device ({said})") from error
 
 
 def _numbers(random: np.random.Generator, shape: tuple[int, ...], dtype: str, scale: float) -> Any:

@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from harness.errors import Unsupported
 from harness.measure.cgroup import GroupError
 from harness.measure.channel import ChannelError
 from harness.measure.load import group_members
@@ -307,11 +308,16 @@ def _checked(crew: Crew, member: Member, answer: dict[str, Any], expected: str, 
 
 
 def complained(crew: Crew, member: Member, told: Mapping[str, Any], phase: str) -> TrialEnded:
-    """Return the end of a trial by an exception that its worker told: with the code that this carried, else by what kind it is."""
+    """Return the end of a trial by an exception that its worker told: with the code that this carried, else by what kind it is.
+
+    What cannot be had here is skipped, by that code: no repeat would find it.
+    """
     kind, text, code = str(told.get("error")), str(told.get("text")), told.get("code")
     if not isinstance(code, str) or not code:
         code = "out_of_memory" if kind in OUT_OF_MEMORY_ERRORS else "error"
     numbers = {str(name): scalar(value) for name, value in dict(told.get("numbers") or {}).items()}
+    if code == Unsupported.code:
+        return crew.fail(code, f"not to be had here: {text}", numbers, phase=phase, state=State.SKIPPED)
     return crew.fail(code, f"{_who(crew, member.process)}: {kind}: {text}", {**numbers, "error": kind}, phase=phase)
 
 

@@ -6,11 +6,9 @@ Knows specs, the machine and the device; touches neither clock nor disk. Two cas
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatch
-
-import msgspec
 
 from harness.errors import ConfigError
 from harness.model import (
@@ -28,7 +26,8 @@ from harness.model import (
     Scalar,
 )
 from harness.plan.armless import ARMLESS, plan_armless, with_arms
-from harness.plan.cells import Bench, on_device, unmet
+from harness.plan.by_hand import Request, choose, refuse_unreached
+from harness.plan.cells import Bench, on_device, unheeded, unmet
 from harness.plan.controls import plan_controls
 from harness.plan.draft import Draft
 from harness.plan.estimands import PlannedCase, plan_case, slope_points
@@ -43,35 +42,19 @@ from harness.plan.study import REPORT_RESERVE_S
 INFORMS = 2
 """The rank of a contrast that decides nothing."""
 
-STANDARD_WORKLOAD = "resnet50"
-"""Cases that name this workload follow the `workload=` of the command line; others keep the net that they are about."""
-
 SURE_SHARE, LEAST_SHARE_S = 0.9, 5
 """The share of a budget that a sweep which fills it plans to use: starts take longer than expected. And the shortest job that is worth a start."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the person asked for beside the sweep. `workload` replaces the standard one; `sizes` override its sizes."""
-
-    only: tuple[str, ...] = ()
-    alpha: float | None = None
-    seed: int = 0
-    workload: str = STANDARD_WORKLOAD
-    sizes: dict[str, Scalar] = field(default_factory=dict)
-    save_every: int | None = None  # steps between the saves of a job, instead of the claims' own
-    budget_s: float | None = None
-    profile: bool = False
 
 
 def make_plan(claims: list[ClaimSpec], sweep: SweepSpec, bench: Bench, rungs: list[Rung], request: Request) -> Plan:
     """Return the plan of a sweep on a machine. Every claim is in it, those that cannot be judged with their reason.
 
-    Raises ConfigError for an `only=` that names no claim, or for a claim whose text cannot be planned.
+    Raises ConfigError for an `only=` that names no claim, for a choice of the person's that reaches nothing, or for a claim whose text cannot be planned.
     """
     _refuse_unknown(request.only, claims)
     draft = Draft()
     planned = tuple(_plan_claim(spec, sweep, bench, rungs, request, draft) for spec in claims if _selected(spec, sweep, request))
+    refuse_unreached(draft.reached, sweep, bench, request)
     ladders = _ladders(planned)
     ranks, places = _priorities(planned), _places(planned, sweep, draft)
     ordered = tuple(replace(contrast, place=places[contrast.id]) for contrast in draft.contrasts.values())
@@ -107,17 +90,18 @@ def _priorities(claims: tuple[Claim, ...]) -> dict[str, int]:
 
 
 def _places(claims: tuple[Claim, ...], sweep: SweepSpec, draft: Draft) -> dict[str, int]:
-    """Return where each contrast stands: with the first claim in the sweep's list that reads it or is proven by it, last if none is; all alike in a
+    """Return where each contrast stands, from 1: with the first claim in the sweep's list that reads it or is proven by it, last if none is; 0 in a
     sweep without an order."""
     listed = sweep.claims if sweep.in_order and isinstance(sweep.claims, list) else []
-    place_of = {name: place for place, name in enumerate(listed)}
-    places = dict.fromkeys(draft.contrasts, len(listed))
+    place_of = {name: place for place, name in enumerate(listed, start=1)}
+    last = len(listed) + 1 if listed else 0
+    places = dict.fromkeys(draft.contrasts, last)
     for claim in claims:
         for case in claim.cases:
             proofs = [draft.proofs[name] for name in case.proofs]
             proving = [name for proof in proofs for name in (proof.baseline, proof.perturbed, proof.treatment)]
             for name in [*(term.contrast for term in case.estimand.terms), *proving]:
-                places[name] = min(places[name], place_of.get(claim.id, len(listed)))
+                places[name] = min(places[name], place_of.get(claim.id, last))
     return places
 
 
@@ -140,12 +124,13 @@ def _selected(spec: ClaimSpec, sweep: SweepSpec, request: Request) -> bool:
 
 def _chosen_cases(spec: ClaimSpec, sweep: SweepSpec, request: Request) -> list[CaseSpec]:
     """Return the cases that the sweep runs. A case named by `only=` runs whatever its sweeps are, and alone; so do all cases of a claim so named
-    where the sweep is no small one."""
+    where the sweep is no small one, but for those that stand apart from others."""
     named = [case for case in spec.cases if any(fnmatch(f"{spec.id}.{case.id}", pattern) for pattern in request.only)]
     if named:
         return named
     everything = sweep.tag == "full" or (request.only and not sweep.preliminary)
-    return [case for case in spec.cases if (everything and (request.only or not case.apart)) or sweep.tag in case.sweeps]
+    wanted = bool(request.only) and all(case.apart for case in spec.cases)
+    return [case for case in spec.cases if (everything and (wanted or not case.apart)) or sweep.tag in case.sweeps]
 
 
 def _measured_by(spec: ClaimSpec) -> str:
@@ -176,7 +161,7 @@ def _plan_claim(spec: ClaimSpec, sweep: SweepSpec, bench: Bench, rungs: list[Run
     cases: list[Case] = []
     refusals: list[tuple[str, Reason]] = []
     for case_spec in _expanded(chosen, sweep, rungs):
-        planned = _plan_case(spec.id, case_spec, sweep, bench, request)
+        planned = _plan_case(spec.id, case_spec, sweep, bench, request, draft)
         if isinstance(planned, Reason):
             refusals.append((case_spec.id, planned))
         else:
@@ -217,36 +202,24 @@ def _expanded(cases: list[CaseSpec], sweep: SweepSpec, rungs: list[Rung]) -> lis
     return out
 
 
-def _plan_case(claim: str, spec: CaseSpec, sweep: SweepSpec, bench: Bench, request: Request) -> PlannedCase | Reason:
+def _plan_case(claim: str, spec: CaseSpec, sweep: SweepSpec, bench: Bench, request: Request, draft: Draft) -> PlannedCase | Reason:
     lacking = missing(spec.needs, bench.machine, bench.device) or _unfit(spec, bench)
     if lacking:
         return lacking
-    sizes = dict(spec.sizes)
-    reading = None
-    scaled = spec.scaled.get(bench.device)
-    if sweep.sizes == "scaled" and scaled is not None:
-        changed = ", ".join(f"{name} {value} instead of {sizes.get(name, 'the default')}" for name, value in scaled.items())
-        sizes |= scaled
-        reading = f"scaled down for this sweep: {changed}"
-    if spec.workload == STANDARD_WORKLOAD:
-        if request.workload != STANDARD_WORKLOAD:
-            spec = msgspec.structs.replace(spec, workload=request.workload)
-            reading = f"measured on workload={request.workload} by choice"
-        if request.sizes:
-            sizes |= request.sizes
-            reading = "sizes chosen by hand: " + ", ".join(f"{name} {value}" for name, value in request.sizes.items())
-    if request.save_every and spec.driver is Driver.JOB:
-        sizes |= {"interval_steps": request.save_every}
-        reading = f"interval between saves chosen by hand: {request.save_every} steps"
+    chosen = choose(claim, spec, sweep, bench, request)
+    if isinstance(chosen, Reason):
+        return chosen
+    spec, sizes, reading = chosen.spec, chosen.sizes, "; ".join(chosen.said) or None
     if sweep.fills_budget and request.budget_s and "lasts_s" in {**_default_sizes(spec, bench), **sizes}:
         sizes |= {"lasts_s": _share_s(request.budget_s, spec, sweep, bench)}
-    thrown = _switches_by_hand(spec, bench)
-    if thrown:
-        reading = f"switches chosen by hand: {', '.join(thrown)}"
     if spec.form in ARMLESS:
         return plan_armless(claim, spec, bench, reading)
     planned = plan_case(claim, spec, bench, sweep, sizes, reading)
-    return next((lacking for cell in planned.cells if (lacking := _unmeasurable(cell, bench))), planned)
+    lacking = next((found for cell in planned.cells if (found := _unmeasurable(cell, bench))), None)
+    if lacking:
+        return lacking
+    draft.reached |= chosen.keys
+    return planned
 
 
 def _unfit(spec: CaseSpec, bench: Bench) -> Reason | None:
@@ -264,7 +237,7 @@ def _unmeasurable(cell: Cell, bench: Bench) -> Reason | None:
     if cell.device == "cpu" and cell.sizes.get(SIZE) == LARGEST and "memory_limit_mib" not in cell.sizes:
         text = f"looks for the largest {SIZE}, which on a CPU needs a memory limit (memory_limit_mib): without one it would end in swapping"
         return Reason("needs_memory_limit", text)
-    return unmet(on_device(bench, cell.device), cell.levels)
+    return unmet(on_device(bench, cell.device), cell.levels) or unheeded(bench, cell)
 
 
 def _default_sizes(spec: CaseSpec, bench: Bench) -> dict[str, Scalar]:
@@ -281,12 +254,6 @@ def _share_s(budget_s: float, spec: CaseSpec, sweep: SweepSpec, bench: Bench) ->
         least_s = math.ceil(rounds * (expected.start_s + LEAST_SHARE_S + 1) / SURE_SHARE + REPORT_RESERVE_S)
         raise ConfigError(f"budget={budget_s:g}s: leaves no time for {rounds} rounds of sweep {sweep.name}; give at least budget={least_s}s")
     return share_s
-
-
-def _switches_by_hand(spec: CaseSpec, bench: Bench) -> list[str]:
-    """Return the levels that the person changed and that some arm of the case takes because it names none of its own."""
-    changed = {name: value for name, value in bench.baseline.items() if value != bench.factors[name].default}
-    return [f"{name} {value}" for name, value in changed.items() if any(name not in {**spec.levels, **arm} for arm in spec.arms.values())]
 
 
 def _adopt(planned: PlannedCase, bench: Bench, draft: Draft) -> Case:

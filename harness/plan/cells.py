@@ -75,6 +75,27 @@ def unmet(bench: Bench, levels: dict[str, str]) -> Reason | None:
     return None
 
 
+def unheeded(bench: Bench, cell: Cell) -> Reason | None:
+    """Return which level of a cell its workload cannot bring about, None where there is none: the arm would bear a name and do what it always does."""
+    takes = bench.workloads[cell.workload].takes
+    for factor, name in cell.levels.items():
+        if name != bench.factors[factor].default and not bench.factors[factor].everywhere and factor not in takes:
+            text = f"{factor}={name} cannot be had in the workload {cell.workload}, only in {able(bench, factor)}"
+            return Reason("not_in_workload", text, {"factor": factor, "level": name, "workload": cell.workload})
+    return None
+
+
+def able(bench: Bench, factor: str) -> str:
+    """Return the workloads that can have levels of a factor that is not had everywhere, as text."""
+    return ", ".join(name for name, spec in bench.workloads.items() if factor in spec.takes) or "none"
+
+
+def left_alone(bench: Bench, workload: str) -> dict[str, str]:
+    """Return the default levels of the factors that a workload cannot bring about: what a cell has whatever the baseline says."""
+    takes = bench.workloads[workload].takes if workload in bench.workloads else []
+    return {name: factor.default for name, factor in bench.factors.items() if not factor.everywhere and name not in takes}
+
+
 def make_cell(bench: Bench, workload: str, levels: dict[str, str], sizes: dict[str, Scalar], where: str) -> Cell:
     """Return the cell of `workload` with the baseline's levels and default sizes, overlaid with `levels` and `sizes`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.model import Arrangement, Cell, Contrast, Control, ControlKind, Driver, Purpose
-from harness.plan.cells import Bench, make_cell, make_trial, on_device
+from harness.plan.cells import Bench, left_alone, make_cell, make_trial, on_device
 from harness.plan.estimands import expected_round_s, timing
 from harness.plan.specs import SweepSpec
 
@@ -33,8 +33,10 @@ def _on_one_device(contrasts: tuple[Contrast, ...], sweep: SweepSpec, bench: Ben
     standby = {Arrangement.TURNS_OF_TRIALS} - compared if Arrangement.TURNS_OF_BLOCKS in compared and not bench.guest else set()
     used = [a for a in Arrangement if a in compared | standby]
     # A sweep in order may never come to what stands last in it.
-    later = compared - {min(comparing, key=lambda c: c.place).arrangement} if sweep.in_order and comparing else set()
-    cell = make_cell(bench, sweep.control.workload, {}, sweep.control.sizes, f"sweep {sweep.name}, control")
+    ordered = any(c.place for c in comparing)
+    later = compared - {min(comparing, key=lambda c: c.place).arrangement} if ordered else set()
+    workload = sweep.control.workload
+    cell = make_cell(bench, workload, left_alone(bench, workload), sweep.control.sizes, f"sweep {sweep.name}, control")
     controls: list[Control] = []
     duets: list[Contrast] = []
     for arrangement in used:
@@ -44,7 +46,8 @@ def _on_one_device(contrasts: tuple[Contrast, ...], sweep: SweepSpec, bench: Ben
         title = f"two workers of the same cell, {arrangement.value.replace('_', ' ')}"
         block_s, quads = timing(bench, sweep, arrangement, [cell, cell])
         duet = Contrast(name, title, Purpose.CONTROL, trials, arrangement, (sweep.control_rounds,), quads, block_s, absence=blocks)
-        duet = replace(duet, standby=arrangement in standby | later)
+        waits = arrangement in standby | later
+        duet = replace(duet, standby=waits, place=int(ordered and waits))
         duets.append(replace(duet, expected_round_s=expected_round_s(duet, bench, {cell.id: cell})))
         kinds = (ControlKind.NEGATIVE, ControlKind.POSITIVE, *((ControlKind.ABSENCE,) if blocks else ()))
         controls += [Control(f"{name}-{kind.value}", kind, name, bench.device, arrangement) for kind in kinds]

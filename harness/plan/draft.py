@@ -16,6 +16,7 @@ class Draft:
     contrasts: dict[str, Contrast] = field(default_factory=dict)
     by_content: dict[str, str] = field(default_factory=dict)
     proofs: dict[str, Proof] = field(default_factory=dict)
+    reached: set[str] = field(default_factory=set)  # keys of the person's choices that some case takes
 
     def add(self, contrast: Contrast, cells: tuple[Cell, ...]) -> str:
         """Take a contrast in and return the id under which it is measured."""

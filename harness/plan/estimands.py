@@ -260,10 +260,18 @@ def expected_round_s(contrast: Contrast, bench: Bench, cells: dict[str, Cell]) -
         steps = cell.sizes.get("steps") if trial.driver in {Driver.JOB, Driver.SUPERVISE} else 0
         if trial.driver is not Driver.BLOCKS:
             work_s = expected_step_s(bench, cell) * steps if isinstance(steps, int) else 0.0
-            lasts_s = cell.sizes.get("lasts_s") if trial.driver is Driver.JOB else None
-            work_s = float(lasts_s) if isinstance(lasts_s, int | float) else work_s
+            lasts_s = _lasts_s(cell) if trial.driver is Driver.JOB else None
+            work_s = work_s if lasts_s is None else lasts_s
             total += starts * (start * (1 + trial.kills) + work_s)
             continue
         block = max(contrast.block_s, expected_step_s(bench, cell))
         total += starts * start + (contrast.quads + 1) * turns * block
     return total
+
+
+def _lasts_s(cell: Cell) -> float | None:
+    """How long a job goes on that is asked for a time, as a whole or from save to save; None for one that is asked for steps."""
+    lasts_s, interval_s, saves = (cell.sizes.get(name) for name in ("lasts_s", "interval_s", "saves"))
+    if isinstance(lasts_s, int | float):
+        return float(lasts_s)
+    return float(interval_s * saves) if isinstance(interval_s, int | float) and isinstance(saves, int) else None

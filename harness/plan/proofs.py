@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from harness.model import Arrangement, Cell, Contrast, Driver, Proof, Purpose, Scalar
-from harness.plan.cells import Bench, make_cell, make_trial, on_device
+from harness.plan.cells import Bench, left_alone, make_cell, make_trial, on_device
 from harness.plan.draft import Draft
 from harness.plan.estimands import expected_round_s
 
@@ -45,7 +45,8 @@ def _delivery_proofs(cell: Cell, bench: Bench, draft: Draft) -> list[str]:
     if chosen == DELIVERS or DELIVERY not in bench.workloads or not bench.factors["input"].levels[chosen].delivers:
         return []
     sizes = {**bench.workloads[DELIVERY].sizes.get(bench.device, {}), **bench.workloads[DELIVERY].proof}
-    reference, mine = (make_cell(bench, DELIVERY, {"input": name}, sizes, f"proof of input={name}") for name in (DELIVERS, chosen))
+    alone = left_alone(bench, DELIVERY)
+    reference, mine = (make_cell(bench, DELIVERY, {**alone, "input": name}, sizes, f"proof of input={name}") for name in (DELIVERS, chosen))
     base = _proof_contrast(reference, bench, draft)
     return [_proof(mine, f"input={chosen} delivers what {DELIVERS} does", base, base, "fp32", bench, draft)]
 

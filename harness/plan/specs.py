@@ -47,11 +47,15 @@ class Level(Strict, frozen=True):
 
 
 class Factor(Strict, frozen=True):
-    """A switch: its baseline level and its levels by name. One that changes no arithmetic is left at its default in proofs."""
+    """A switch: its baseline level and its levels by name. One that changes no arithmetic is left at its default in proofs.
+
+    One that is not had `everywhere` can only be thrown in workloads that name it in their `takes`: elsewhere another level would be a label and no more.
+    """
 
     default: str
     levels: dict[str, Level]
     arithmetic: bool = True
+    everywhere: bool = True
 
 
 class Expected(Strict, frozen=True):
@@ -72,6 +76,7 @@ class WorkloadSpec(Strict, frozen=True):
     proof: dict[str, Scalar] = {}  # sizes in which arms are proven equal, over the default sizes
     computes: bool = True  # false: it trains nothing, so only what its input delivers can be proven
     proven_as: str | None = None  # the workload whose step it takes: proven once, there
+    takes: list[str] = []  # factors that are not had everywhere and that it can bring about
 
 
 class TermSpec(Strict, frozen=True):
@@ -125,8 +130,9 @@ class CaseSpec(Strict, frozen=True):
     of_card: bool = False  # a level in bytes, as a share of the card's memory
     prove: bool | None = None
     needs: Needs = Needs()
+    given_folder: bool | None = None  # true: only where checkpoint.dir= names a folder to save into; false: only where it does not
     sweeps: list[str] = []
-    apart: bool = False  # long: it runs in the sweeps that it names or where only= asks for it, and not in full
+    apart: bool = False  # long, or short for another one: it runs in the sweeps that it names or where only= asks for it, and not in full
 
 
 class ClaimSpec(Strict, frozen=True):
@@ -174,7 +180,7 @@ class SweepSpec(Strict, frozen=True):
     ladder: bool = False
     budget: str | None = None
     quads: int | None = None  # accepted quads a round; None: as many as fill half a minute
-    in_order: bool = False  # `claims` is a list: what stands first in it is measured first, its proofs before it, other controls once they are needed
+    in_order: bool = False  # `claims` is a list, measured round by round, what stands first in it first; most controls, and proofs, before second rounds
     doctor: bool = False  # the machine is examined first, and the bundle keeps what was found
     fills_budget: bool = False  # jobs that go on for a time (size `lasts_s`) go on as long as the budget lets their first look
     block_s: float | None = None  # None: half a second, a whole one on a GPU or where steps are slow

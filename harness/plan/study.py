@@ -33,7 +33,7 @@ BOUND_ROUNDS = 2
 IsSettled = Callable[[str], bool]
 
 Stage = tuple[int, int, int, float]
-"""The place of a contrast in the order: which kind, which look, where in the sweep's list, at what cost."""
+"""The place of a contrast in the order: which kind, which look (or round), where in the sweep's list, at what cost."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,9 @@ def card_bytes(record: RoundRecord, trial: str) -> float:
 def next_round(contrast: Contrast, ledger: Ledger, settled: IsSettled, situation: Situation, seed: int) -> Round | Done:
     """Return the next round of one contrast, or Done with the reason. Pure: the same records give the same answer."""
     records = ledger.of(contrast.id)
+    skipped = next((record.outcome for record in records if record.outcome.state is State.SKIPPED), None)
+    if skipped is not None:  # what cannot be had here will not be had in another round either
+        return Done(skipped.reason or Reason("skipped", "was skipped"))
     if contrast.search is not None:
         return _next_probe(contrast, contrast.search, records, seed)
     if contrast.purpose is Purpose.CONTROL:
@@ -194,19 +197,22 @@ def _stage(contrast: Contrast, ledger: Ledger) -> Stage:
 
 
 def _stage_now(contrast: Contrast, ledger: Ledger) -> Stage:
-    """Controls, proofs, profiles, first looks, then the looks after; at each look what the sweep lists first, and what decides most for its time.
+    """Controls, proofs, profiles, first looks, then the looks after; at each look what decides most for its time.
 
+    A sweep with an order goes round by round instead, in that order: where its budget ends it early, something is known of everything that stands first.
+    A single round decides nothing, so proofs, and the controls of what is not measured first, can wait until each has had one.
     The time is the planned one, so that the order does not jump about while a contrast is being measured.
     """
     if contrast.purpose is Purpose.CONTROL:
-        return 0, 0, 0, 0.0
+        return (2, 1, 0, 0.0) if contrast.place else (0, 0, 0, 0.0)
     if contrast.purpose is Purpose.PROOF:
-        # Where a sweep has an order, proofs of what comes later are no hindrance to what comes first.
-        return 2 if contrast.place else 1, 0, contrast.place, 0.0
+        return (2, 1, contrast.place, 0.0) if contrast.place else (1, 0, 0, 0.0)
     if contrast.purpose is Purpose.PROFILE:  # it was asked for by name, and a budget would leave nothing for the end
         return 1, 1, 0, 0.0
-    looks = sum(ledger.completed[contrast.id] >= look for look in contrast.looks)
-    return 2, looks, contrast.place, contrast.expected_round_s * contrast.looks[0] * (1 + contrast.priority)
+    done = ledger.completed[contrast.id]
+    by_rounds = contrast.place > 0 and contrast.search is None  # what waits for a search would wait for one probe a turn
+    turn = done if by_rounds else sum(done >= look for look in contrast.looks)
+    return 2, turn, contrast.place, contrast.expected_round_s * contrast.looks[0] * (1 + contrast.priority)
 
 
 def is_due(contrast: Contrast, ledger: Ledger) -> bool:

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, Unsupported
 
 pytestmark = pytest.mark.tensorflow
 
@@ -144,13 +144,25 @@ def test_rounding_to_tf32_is_switched_on_for_tf32_alone(dtype, rounded):
     assert rounded == tf.config.experimental.tensor_float_32_execution_enabled()
 
 
-def test_a_device_without_int8_products_is_told_in_a_sentence(monkeypatch):
+def without_int8(monkeypatch, error):
+    """Let the product of int8 matrices end in this error of TensorFlow."""
+
     def refuse(*_):
-        raise tf.errors.UnimplementedError(None, None, "no such\n  kernel")
+        raise error(None, None, "no such\n  kernel")
 
     monkeypatch.setattr(arithmetic, "_int8_products", lambda size, repeat: refuse)
 
-    with pytest.raises(ConfigError, match=r"dtype=int8: TensorFlow multiplies no int8 matrices on this device \(no such kernel\)"):
+
+@pytest.mark.parametrize("error", [tf.errors.UnimplementedError, tf.errors.InvalidArgumentError, tf.errors.InternalError])
+def test_a_device_without_int8_products_has_no_such_roof_and_a_sentence_says_so(monkeypatch, error):
+    without_int8(monkeypatch, error)
+    with pytest.raises(Unsupported, match=r"^TensorFlow multiplies no int8 matrices on this device \(no such kernel\)$"):
+        build(op="matmul", dtype="int8", size=16)
+
+
+def test_want_of_memory_does_not_mean_that_a_device_has_no_int8_products(monkeypatch):
+    without_int8(monkeypatch, tf.errors.ResourceExhaustedError)
+    with pytest.raises(tf.errors.ResourceExhaustedError):
         build(op="matmul", dtype="int8", size=16)
 
 

@@ -139,6 +139,20 @@ def test_when_one_arm_dies_its_partner_is_interrupted_and_the_round_is_the_culpr
     assert states["b"] in ({State.INTERRUPTED} if arrangement is Arrangement.TURNS_OF_BLOCKS else {State.INTERRUPTED, State.COMPLETED})
 
 
+@pytest.mark.parametrize("phase", ["build", "once"])
+def test_a_trial_of_what_cannot_be_had_here_is_skipped_with_its_workload_s_words(tmp_path: Path, phase: str):
+    outcome = solo(tmp_path, fault="unsupported", at=phase).outcome
+    assert (State.SKIPPED, "unsupported", phase) == (outcome.state, outcome.reason.code, outcome.phase)
+    assert "not to be had here: the device has no such product" == outcome.reason.text
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("arrangement", [Arrangement.TURNS_OF_BLOCKS, Arrangement.TURNS_OF_TRIALS, Arrangement.SOLO])
+def test_a_round_with_a_skipped_arm_is_skipped_whatever_becomes_of_its_partner(tmp_path: Path, arrangement: Arrangement, seed: int):
+    record = run(make_round(make_trial("a", fault="unsupported", at="build"), make_trial("b"), arrangement=arrangement, seed=seed), tmp_path)
+    assert (State.SKIPPED, State.SKIPPED) == (record.trials[0].outcome.state, record.outcome.state)
+
+
 def test_a_helper_that_dies_ends_its_crew_by_name(tmp_path: Path):
     crew = replace(make_trial("a", step_s=0.05), processes=(make_process(step_s=0.05), make_process("helper", "build_bystander", fault="die_later")))
     record = run(make_round(crew, arrangement=Arrangement.SOLO, quads=9), tmp_path)

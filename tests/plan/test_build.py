@@ -273,3 +273,23 @@ def test_a_control_of_an_arrangement_that_was_planned_is_not_on_standby() -> Non
 def test_arms_that_run_once_each_have_a_control_too() -> None:
     plan = plan_of(make_claim(cases=[make_case(arrangement=Arrangement.SOLO)]))
     assert {Arrangement.SOLO} == {control.arrangement for control in plan.controls}
+
+
+def cases_of(sweep: str, *only: str) -> list[str]:
+    """The cases of a claim that are planned: one in all large sweeps, and a short form of it for the sweep `check`."""
+    brief = make_case(id="brief", sizes={"batch": 64}, sweeps=["check"], apart=True)
+    (claim,) = make_plan([make_claim(cases=[make_case(), brief])], make_sweep(name=sweep, tag=sweep), make_bench(), [], Request(only=only)).claims
+    return [case.id for case in claim.cases]
+
+
+@pytest.mark.parametrize(
+    ("expected", "sweep", "only"),
+    [
+        (["faster.main"], "full", ()),
+        (["faster.brief"], "check", ()),
+        (["faster.main"], "full", ("faster",)),
+        (["faster.brief"], "full", ("faster.brief",)),
+    ],
+)
+def test_a_case_apart_is_measured_in_its_own_sweep_or_where_it_is_named_itself(expected: list[str], sweep: str, only: tuple[str, ...]) -> None:
+    assert expected == cases_of(sweep, *only)

@@ -14,7 +14,8 @@ PROFILED = Request(profile=True)
 
 
 def plan_of(*claims: Any, request: Request = PROFILED, **workload: Any) -> Plan:
-    workloads = {"resnet50": make_workload(**workload), "tiny": make_workload(name="tiny", **workload)}
+    """`workload` are fields of the one called tiny."""
+    workloads = {"resnet50": make_workload(), "tiny": make_workload(name="tiny", **workload)}
     return make_plan(list(claims) or [make_claim()], make_sweep(), make_bench(workloads=workloads), [], request)
 
 
@@ -57,8 +58,10 @@ def test_no_case_reads_a_profile() -> None:
 
 
 def test_what_computes_nothing_or_runs_without_tensorflow_is_not_profiled() -> None:
-    assert [] == profiles(plan_of(computes=False))
-    assert [] == profiles(plan_of(runtime="host"))
+    tiny = make_claim(cases=[make_case(workload="tiny", prove=False)])
+    assert ["profile-tiny"] == [contrast.id for contrast in profiles(plan_of(tiny))]
+    assert [] == profiles(plan_of(tiny, computes=False))
+    assert [] == profiles(plan_of(tiny, runtime="host"))
 
 
 def test_what_is_not_timed_in_blocks_is_not_profiled() -> None:

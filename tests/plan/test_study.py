@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from harness.model import Arrangement, Done, Outcome, Plan, Process, Purpose, Reading, Reason, Round, RoundRecord, State, TrialRecord
+from harness.model import Arrangement, Done, Outcome, Plan, Process, Purpose, Reading, Reason, Round, RoundRecord, Search, State, TrialRecord
 from harness.plan.study import Ledger, Situation, next_of_all, next_round, round_cost_s
 from tests.plan.builders import idle_partner, make_contrast, make_record, make_trial_record
 
@@ -58,6 +58,13 @@ def test_two_failures_without_one_good_round_end_a_contrast_with_their_reason() 
     answer = ask(make_record(State.INVALID), make_record(State.INVALID, attempt=1))
     assert isinstance(answer, Done)
     assert "invalid" == answer.reason.code
+
+
+@pytest.mark.parametrize("search", [None, Search("batch")])
+def test_what_cannot_be_had_here_is_not_tried_again(search: Search | None) -> None:
+    answer = ask(make_record(State.SKIPPED), contrast=replace(make_contrast(), search=search))
+    assert isinstance(answer, Done)
+    assert "skipped" == answer.reason.code
 
 
 def test_two_time_outs_are_a_bound() -> None:
