@@ -94,14 +94,16 @@ class Replay(Workload):
 
 
 def build(**settings: Any) -> Replay:
-    """Build the stand-in. Level: `input` synthetic (a batch in memory) or any pipeline. Sizes: `step_ms` (one device's step, 16), `devices` (1; each
+    """Build the stand-in. Level: `input` synthetic (a batch in memory) or any pipeline but feed_dict. Sizes: `step_ms` (one device's step, 16), `devices` (1; each
     takes a batch of its own a step, all from one pipeline) and what `benchmarks.input` takes."""
     settings = {"input": "synthetic", "batch": 16, "image": 224, "seed": 0, **{k: v for k, v in settings.items() if v is not None}}
     settings = {"step_ms": 16, "devices": 1, **settings}
     if float(settings["step_ms"]) < 0 or int(settings["devices"]) < 1:
         raise ConfigError(f"step_ms={settings['step_ms']} and devices={settings['devices']} are no stand-in: at least 0 ms and one device are needed")
+    if settings["input"] == "feed_dict":
+        raise ConfigError("input=feed_dict is fed to a session, and a stand-in has none; use input=python_loop, which makes the same batches")
     if settings["input"] != "synthetic":
-        return Replay(settings, batches(settings["input"], **settings))
+        return Replay(settings, batches(settings["input"], **settings).warm(settings.get("page_cache")))
     random, batch, image = np.random.default_rng(int(settings["seed"])), int(settings["batch"]), int(settings["image"])
     samples = random.standard_normal((batch, image, image, 3), dtype=np.float32)
     return Replay(settings, repeat((samples, random.integers(0, 1000, batch))))

@@ -10,9 +10,11 @@ from benchmarks.input import PIPELINES, build
 from harness.model import Cell
 
 SIZES = {"batch": 8, "image": 64, "seed": 0, "files": 16}
+ELSEWHERE = ("prefetch_to_device", "feed_dict")
+"""What takes a GPU, and a session."""
 
 
-@pytest.mark.parametrize("level", [level for level in PIPELINES if level != "prefetch_to_device"])
+@pytest.mark.parametrize("level", [level for level in PIPELINES if level not in ELSEWHERE])
 def test_input_pipeline(benchmark: Any, level: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     pipeline = build(input=level, **SIZES, data_dir=str(tmp_path_factory.getbasetemp()))
     benchmark.group = "input pipeline"

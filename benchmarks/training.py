@@ -22,6 +22,8 @@ from benchmarks.sketch import count_sketch, norm, signs
 from harness.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from benchmarks.input import Batches
 
 EXECUTIONS = ("eager", "graph", "xla")
@@ -182,7 +184,8 @@ class Training(Workload):
         if self._batches is None:
             from benchmarks.input import batches
 
-            self._batches = batches(self.settings["input"], **{**self.settings, "image": self.net.image, "classes": self.net.classes})
+            settings = {**self.settings, "image": self.net.image, "classes": self.net.classes}
+            self._batches = batches(self.settings["input"], **settings).warm(self.settings.get("page_cache"))
         return self._batches
 
     def _weights(self) -> list[np.ndarray]:
@@ -226,6 +229,7 @@ def build(**settings: Any) -> Training:
 
     Raises ConfigError for an unknown level, an impossible size or a contradiction.
     """
+    refuse_saves(settings, "a training step by itself is not saved; benchmarks.checkpoint:build is the job that is")
     return make(settings)
 
 
@@ -258,6 +262,13 @@ _DEFAULTS: dict[str, Any] = {
     "model": "resnet50", "batch": 32, "seed": 0, "lr": 0.01, "momentum": 0.9, "perturb": 0.0, "policy_float32": False,
     "execution": "graph", "precision": "fp32", "batch_norm": "keras", "optimizer": "keras", "input": "synthetic", "batches_on": "device",
 }  # fmt: skip
+
+
+def refuse_saves(settings: Mapping[str, Any], why: str) -> None:
+    """Raise ConfigError, with the reason, for levels of saving that a workload does not have: it would bear their names and do what it always does."""
+    for factor, default in (("checkpoint", "none"), ("storage", "own")):
+        if settings.get(factor) not in (None, default):
+            raise ConfigError(f"{factor}={settings[factor]} cannot be had here: {why}")
 
 
 def _refuse_contradictions(settings: dict[str, Any]) -> None:

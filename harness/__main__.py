@@ -6,7 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -72,13 +72,15 @@ def _plan(settings: Settings, machine: Machine) -> Plan:
 
 def _fingerprint(machine: Machine) -> str:
     """Identity of machine and software, without the name in reports: what a resumed run must share with its first part."""
+    from harness.measure.machine import identity  # noqa: PLC0415
     from harness.model import BENCHMARK_VERSION, stable_id  # noqa: PLC0415
 
-    return stable_id("machine", {**asdict(machine), "slug": "", "benchmark": BENCHMARK_VERSION})
+    return stable_id("machine", {**identity(machine), "benchmark": BENCHMARK_VERSION})
 
 
 def _manifest(settings: Settings, machine: Machine, plan: Plan) -> Manifest:
     from harness.config import claims_hash  # noqa: PLC0415
+    from harness.config.ground import read_ground  # noqa: PLC0415
     from harness.measure.environment import dropped_names  # noqa: PLC0415
     from harness.measure.provenance import read_provenance  # noqa: PLC0415
     from harness.model import BENCHMARK_VERSION, Manifest  # noqa: PLC0415
@@ -98,19 +100,21 @@ def _manifest(settings: Settings, machine: Machine, plan: Plan) -> Manifest:
         provenance=read_provenance(settings.overrides),
         dropped_env=tuple(dropped_names(os.environ)),
         parts=(now,),
+        ground=read_ground(settings.data, settings.checkpoint_dir or settings.results_dir),
     )
 
 
 ASIDE = {
-    "resume", "results_dir", "verbosity", "data.dir", "checkpoint.dir", "budget", "telemetry.enabled", "telemetry.host_period_s",
+    "resume", "results_dir", "verbosity", "data.dir", "data.make", "data.on_bad", "checkpoint.dir", "budget", "telemetry.enabled", "telemetry.host_period_s",
     "telemetry.prometheus_port", "telemetry.prometheus_address", "telemetry.tensorboard",
 }  # fmt: skip
-"""Keys that change nothing of what is measured, so that they may be given anew when a run is resumed."""
+"""Keys that may be given anew when a run is resumed: they change nothing of what is measured, or are held against what it began with."""
 
 
 def _resume(settings: Settings, machine: Machine) -> int:
-    """Go on with a bundle. Refused where machine, software, claims or plan are not those of its first part."""
+    """Go on with a bundle. Refused where machine, software, claims, plan, images or storage are not those of its first part."""
     from harness.config import claims_hash  # noqa: PLC0415
+    from harness.measure.machine import as_told  # noqa: PLC0415
     from harness.store import Bundle  # noqa: PLC0415
     from harness.watch.exporter import serve  # noqa: PLC0415
 
@@ -121,14 +125,31 @@ def _resume(settings: Settings, machine: Machine) -> int:
         raise ConfigError(f"{typed[0]}: a run is resumed with its own settings; give the whole command again, its +sweep= included, or resume= alone")
     bundle = Bundle.open(str(settings.resume), settings.results_dir)
     manifest = bundle.manifest
-    if manifest.fingerprint != _fingerprint(machine):
+    if manifest.fingerprint != _fingerprint(as_told(machine, manifest.machine)):
         raise ConfigError(f"resume={settings.resume}: was measured on another machine or with other software ({manifest.machine.slug}); start a new run")
     if manifest.claims_hash != claims_hash(settings):
         raise ConfigError(f"resume={settings.resume}: conf/claims/ has changed since this run began; start a new run")
     if settings.sweep is not None and _plan(settings, machine) != manifest.plan:
         raise ConfigError(f"resume={settings.resume}: was planned otherwise (sweep {manifest.plan.sweep}); give the same keys, or resume={settings.resume} alone")
+    settings = _on_its_ground(settings, bundle)
     with serve(settings.prometheus_port, settings.prometheus_address) as endpoint:
         return _carry_out(settings, machine, bundle, endpoint, resumed=True)
+
+
+def _on_its_ground(settings: Settings, bundle: Bundle) -> Settings:
+    """Return the settings of a resume with what the run itself began with where they say nothing. Refused where they say something else, or where it
+    would be measured on something else."""
+    from harness.config.ground import on_bad_of, read_ground, refuse_other_ground, writes_files  # noqa: PLC0415
+
+    manifest, run = bundle.manifest, str(settings.resume)
+    typed = {text.lstrip("+").partition("=")[0] for text in settings.overrides}
+    on_bad = on_bad_of(manifest)
+    if "data.on_bad" in typed and settings.data.on_bad != on_bad:
+        raise ConfigError(f"data.on_bad={settings.data.on_bad}: resume={run} began with data.on_bad={on_bad}; leave it out, or start a new run")
+    if manifest.ground is not None:
+        now = read_ground(settings.data, settings.checkpoint_dir or bundle.path)
+        refuse_other_ground(run, manifest.ground, now, typed, saves=writes_files(manifest.plan))
+    return replace(settings, data=replace(settings.data, on_bad=on_bad))
 
 
 def _examine(settings: Settings, bundle: Bundle) -> None:
@@ -161,7 +182,6 @@ def _begin_part(bundle: Bundle) -> int:
 
 def _carry_out(settings: Settings, machine: Machine, bundle: Bundle, endpoint: Endpoint | None, *, resumed: bool) -> int:
     """Measure, judge and report a bundle's plan, one run at a time on a machine; return the exit code."""
-    from harness.config import data_settings  # noqa: PLC0415
     from harness.config.keys import ROOT  # noqa: PLC0415
     from harness.measure.lock import machine_lock  # noqa: PLC0415
     from harness.progress import Display  # noqa: PLC0415
@@ -174,7 +194,7 @@ def _carry_out(settings: Settings, machine: Machine, bundle: Bundle, endpoint: E
     plan = bundle.manifest.plan
     scratch = (settings.checkpoint_dir or bundle.path) / f"scratch-{bundle.path.name}"
     cpus = tuple(sorted(os.sched_getaffinity(0)))
-    local = Local(settings.factors, data_settings(settings.data_dir), (ROOT,), scratch, cpus, settings.host_period_s, settings.tensorboard)
+    local = Local(settings.factors, settings.data.settings(), (ROOT,), scratch, cpus, settings.host_period_s, settings.tensorboard)
     with Display(settings.verbosity) as display, stop_on_signals() as stop:
         display.plan(plan, bundle.path.name, machine.slug)
         if endpoint is not None:
@@ -194,7 +214,7 @@ def _carry_out(settings: Settings, machine: Machine, bundle: Bundle, endpoint: E
         bundle.clean_logs()
         verdicts = conclude(plan, bundle)
         records, samples = bundle.records(), bundle.telemetry_if_sound()
-        for name, data in render(bundle.manifest, records, verdicts, bundle.notes, samples).items():
+        for name, data in render(bundle.manifest, records, verdicts, bundle.notes, samples, bundle.examination()).items():
             bundle.write_bytes(name, data)
         display.verdicts(verdicts, ended.reason, bundle.path)
         for name, outcome in failed_contrasts(plan, records).items():

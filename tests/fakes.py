@@ -67,6 +67,15 @@ class Exploding(Sleeper):
         return super().health()
 
 
+class Skipping(Sleeper):
+    """Reads images of which two cannot be decoded, and leaves them out where it is told to."""
+
+    def facts(self) -> dict[str, Any]:
+        if self.settings.get("on_bad") != "skip":
+            raise RuntimeError("cats/torn.jpg cannot be decoded")
+        return {**super().facts(), "skipped_files": 2, "skipped_names": "cats/torn.jpg, dogs/empty.jpg"}
+
+
 def build(**settings: Any) -> Workload:
     return Sleeper(settings)
 
@@ -81,3 +90,7 @@ def build_wrong(**settings: Any) -> Workload:
 
 def build_exploding(**settings: Any) -> Workload:
     return Exploding(settings)
+
+
+def build_skipping(**settings: Any) -> Workload:
+    return Skipping(settings)

@@ -232,6 +232,92 @@ def test_a_resume_with_other_settings_is_refused(tmp_path: Path) -> None:
     assert "was planned otherwise" in done.stderr
 
 
+# ---------------------------------------------------------------- a person's images
+
+
+def images(folder: Path, *names: str) -> Path:
+    for name in names or ("cats/one.jpg", "dogs/two.jpg"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"no picture")
+    return folder
+
+
+def ground(bundle: Path) -> Any:
+    return json.loads((bundle / "manifest.json").read_text())["ground"]
+
+
+@pytest.fixture(scope="module")
+def skipping(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A bundle that was begun on images, bad ones left out, stopped before its first round and resumed; and the folder of the images."""
+    results = tmp_path_factory.mktemp("skipping")
+    folder = images(results / "set")
+    begun = run("budget=1s", f"data.dir={folder}", "data.on_bad=skip", results=results, target="tests.fakes:build_skipping")
+    assert 0 == begun.returncode, begun.stderr[-2000:]
+    (bundle,) = bundles(results)
+    done = run(f"resume={bundle}", f"data.dir={folder}", results=results, target="tests.fakes:build_skipping")
+    assert 0 == done.returncode, done.stderr[-2000:]
+    return bundle, folder
+
+
+def test_images_that_were_left_out_are_counted_and_named_in_the_report(skipping: tuple[Path, Path]) -> None:
+    page = (skipping[0] / "report.html").read_text()
+    assert "2 files or records of every pass over the images, as they cannot be decoded (data.on_bad=skip)." in page
+    assert "2: cats/torn.jpg, dogs/empty.jpg" in page
+
+
+def test_a_resume_goes_on_leaving_out_what_the_run_left_out(skipping: tuple[Path, Path]) -> None:
+    asked = [trial["asked"] for record in lines(skipping[0]) for trial in record["trials"]]
+    assert {"skip"} == {settings["on_bad"] for settings in asked}
+
+
+def test_a_bundle_knows_its_images_and_storage_and_names_no_folder(skipping: tuple[Path, Path]) -> None:
+    found = ground(skipping[0])
+    assert (2, 20, True) == (found["images"]["files"], found["images"]["total_bytes"], found["images"]["digest"].startswith("images-"))
+    assert str(skipping[1]) not in (skipping[0] / "manifest.json").read_text() + (skipping[0] / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "and would go on with the suite's own photographs; give data.dir= with the folder that it began with, unchanged, or start a new run"),
+        (["data.dir={other}"], "was measured on a set of 2 files and 20 bytes"),
+        (["data.dir={other}"], "would go on with a set of 1 file and 10 bytes"),
+        (["data.dir={set}", "data.on_bad=fail"], "data.on_bad=fail: resume="),
+    ],
+    ids=["no images", "the run's", "others", "bad ones"],
+)
+def test_a_resume_on_other_images_is_refused_in_one_line(skipping: tuple[Path, Path], tmp_path: Path, arguments: list[str], said: str) -> None:
+    bundle, folder = skipping
+    words = {"other": images(tmp_path / "other", "one.jpg"), "set": folder}
+    before = lines(bundle)
+    done = plain(f"resume={bundle}", *(argument.format(**words) for argument in arguments))
+    assert (1, 1) == (done.returncode, len(done.stderr.splitlines())), done.stderr
+    assert said in done.stderr
+    assert before == lines(bundle)
+
+
+def test_a_resume_on_another_storage_is_refused_and_both_are_named(tmp_path: Path) -> None:
+    run("budget=1s", results=tmp_path)
+    (bundle,) = bundles(tmp_path)
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    manifest["ground"] = {**manifest["ground"], "data": {"file_system": "nfs4", "drive": "mount-0123456789"}}
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    done = plain(f"resume={bundle}")
+    assert (1, 1) == (done.returncode, len(done.stderr.splitlines())), done.stderr
+    assert "its images lay on nfs4, mount-0123456789, and would now lie on " in done.stderr
+
+
+def test_a_run_that_was_begun_before_its_ground_was_kept_is_resumed(tmp_path: Path) -> None:
+    run("budget=1s", results=tmp_path)
+    (bundle,) = bundles(tmp_path)
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    del manifest["ground"]
+    del manifest["config"]["data"]
+    (bundle / "manifest.json").write_text(json.dumps(manifest))
+    done = run(f"resume={bundle}", "budget=1s", f"data.dir={images(tmp_path / 'set')}", results=tmp_path)
+    assert (0, 2) == (done.returncode, len(json.loads((bundle / "manifest.json").read_text())["parts"])), done.stderr
+
+
 def test_a_budget_that_is_too_short_measures_nothing_and_says_so(tmp_path: Path) -> None:
     done = run("budget=1s", results=tmp_path)
     assert 0 == done.returncode, done.stderr[-2000:]
@@ -267,6 +353,9 @@ def test_runs_at_once_take_turns_and_lose_nothing(tmp_path: Path) -> None:
         (["+sweep=nope"], "+sweep=nope"),
         (["+sweep=smoke", "switch.input=feed_dict", "switch.execution=eager"], "input=feed_dict with execution=eager"),
         (["+sweep=smoke", "resume=no-such-run"], "no-such-run"),
+        (["+sweep=input", "data.dir=no-such-folder"], "data.dir=no-such-folder: there is no such folder"),
+        (["+sweep=checkpoint", "devices.kind=cpu", "checkpoint.interval=4", "only=[nfs-20pct.every_4_steps]"], "checkpoint.interval=4: no job that sweep checkpoint"),
+        (["+sweep=training", "devices.kind=cpu", "switch.page_cache=cold"], "switch.page_cache=cold: nothing that sweep training measures here can take it"),
     ],
 )
 def test_a_refusal_is_one_line_with_code_1_and_writes_nothing(arguments: list[str], message: str, tmp_path: Path) -> None:

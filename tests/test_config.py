@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.config import choose_device, data_settings, make_bench, parse_budget, read_factors, read_settings, to_plan
+from harness.config import choose_device, make_bench, parse_budget, read_factors, read_settings, to_plan
+from harness.config.keys import ROOT
 from harness.errors import ConfigError
+from harness.model import Case, Plan
 from tests.plan.builders import make_gpu, make_machine
 
 
@@ -43,6 +45,18 @@ from tests.plan.builders import make_gpu, make_machine
         (["+sweep=smoke", "telemetry.enabled=maybe"], "telemetry.enabled=maybe: 'maybe' is not true or false"),
         (["+sweep=smoke", "+checkpoint.foo=1"], "+checkpoint.foo=1: there is no key foo in checkpoint"),
         (["+sweep=smoke", "workload=custom"], "workload=custom has no target"),
+        (["+sweep=input", "workload=replay", "workload.step_ms=soon"], "workload.step_ms=soon: 'soon' is not a number"),
+        (["+sweep=input", "workload=replay", "workload.step_ms=true"], "workload.step_ms=true: 'true' is not a number"),
+        (["+sweep=input", "workload=replay", "workload.step_ms=0"], "workload.step_ms=0: must be above 0 (milliseconds of a step)"),
+        (["+sweep=input", "workload=replay", "workload.step_ms=-1.5"], "workload.step_ms=-1.5: must be above 0"),
+        (["+sweep=input", "workload=replay", "workload.step_ms=nan"], "workload.step_ms=nan: must be above 0"),
+        (["+sweep=input", "workload=replay", "workload.devices=0"], "workload.devices=0: must be at least 1"),
+        (["+sweep=input", "workload=replay", "workload.devices=1.5"], "workload.devices=1.5: '1.5' is not a whole number"),
+        (["+sweep=input", "workload.step_ms=8"], "workload.step_ms=8: the workload resnet50 has no such size; add workload=replay"),
+        (["+sweep=input", "data.on_bad=ignore"], "data.on_bad=ignore: 'ignore' is not one of [fail, skip]"),
+        (["+sweep=input", "data.make=maybe"], "data.make=maybe: 'maybe' is not true or false"),
+        (["+sweep=input", "data.dir=no-such-folder"], "data.dir=no-such-folder: there is no such folder"),
+        (["+sweep=smoke", "data.dir=tests"], "data.dir=tests: holds neither JPEG files nor shards of TFRecords"),
     ],
 )
 def test_a_mistake_is_named_as_it_was_typed(arguments: list[str], message: str) -> None:
@@ -171,9 +185,12 @@ def test_an_unknown_threshold_is_refused() -> None:
         read_settings(["+sweep=quick", "+thresholds.control_bnd=0.1"])
 
 
-def test_what_the_manifest_records_holds_no_path() -> None:
-    settings = read_settings(["+sweep=smoke", f"results_dir={Path.home() / 'x'}", f"data.dir={Path.home()}"])
-    assert str(Path.home()) not in repr(settings.resolved)
+def test_what_the_manifest_records_holds_no_path_and_all_else(tmp_path: Path) -> None:
+    (tmp_path / "one.jpg").touch()
+    paths = [f"results_dir={tmp_path / 'x'}", f"data.dir={tmp_path}", f"checkpoint.dir={tmp_path}"]
+    recorded = read_settings(["+sweep=smoke", *paths, "data.on_bad=skip", "checkpoint.interval=4"]).resolved
+    assert str(tmp_path) not in repr(recorded)
+    assert ("skip", {"interval": 4}) == (recorded["data"]["on_bad"], recorded["checkpoint"])
 
 
 @pytest.mark.parametrize("sweep", ["smoke", "quick", "training", "full"])
@@ -193,26 +210,19 @@ def test_every_level_of_every_factor_that_is_excluded_exists() -> None:
                 assert set(banned) <= set(factors[other].levels)
 
 
-def test_a_folder_with_pictures_in_class_folders_is_the_persons_own_set(tmp_path: Path) -> None:
-    (tmp_path / "cats").mkdir()
-    (tmp_path / "cats" / "one.JPEG").touch()
-    assert {"images_dir": str(tmp_path)} == data_settings(tmp_path)
+def test_a_persons_images_and_what_becomes_of_bad_ones_reach_the_workers(tmp_path: Path) -> None:
+    (tmp_path / "one.jpg").touch()
+    settings = read_settings(["+sweep=input", f"data.dir={tmp_path}", "data.on_bad=skip"])
+    assert {"data_dir": str(ROOT / "data"), "images_dir": str(tmp_path), "on_bad": "skip"} == settings.data.settings()
 
 
-@pytest.mark.parametrize("name", ["train.tfrecord", "train.tfrecords", "train.tfrecord-00001-of-00002"])
-def test_a_folder_with_records_is_the_persons_own_set(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).touch()
-    assert {"images_dir": str(tmp_path)} == data_settings(tmp_path)
+def test_without_a_word_workers_are_told_of_the_usual_folder_alone() -> None:
+    assert {"data_dir": str(ROOT / "data")} == read_settings(["+sweep=input"]).data.settings()
 
 
-def test_the_folder_in_which_the_suite_makes_its_sets_is_nobodys_own(tmp_path: Path) -> None:
-    (tmp_path / "photographs-128" / "china").mkdir(parents=True)
-    (tmp_path / "photographs-128" / "china" / "00000.jpg").touch()
-    assert {"data_dir": str(tmp_path)} == data_settings(tmp_path)
-
-
-def test_a_folder_that_does_not_exist_yet_is_where_the_suite_makes_its_set(tmp_path: Path) -> None:
-    assert {"data_dir": str(tmp_path / "new")} == data_settings(tmp_path / "new")
+def test_the_suite_makes_its_photographs_where_it_is_told_to(tmp_path: Path) -> None:
+    settings = read_settings(["+sweep=input", f"data.dir={tmp_path / 'new'}", "data.make=true"])
+    assert {"data_dir": str(tmp_path / "new")} == settings.data.settings()
 
 
 def test_the_folder_for_checkpoints_must_exist(tmp_path: Path) -> None:
@@ -226,9 +236,134 @@ def test_the_folder_for_checkpoints_is_in_no_manifest(tmp_path: Path) -> None:
     assert str(tmp_path) not in str(settings.resolved)
 
 
+# ---------------------------------------------------------------- choices in place of what claims name
+
+
+def planned(*arguments: str, gpus: int = 0) -> Plan:
+    settings = read_settings(list(arguments))
+    return to_plan(settings, make_bench(settings, make_machine(gpus=tuple(make_gpu(index=i, uuid=f"GPU-{i}") for i in range(gpus)), abilities=("fuse", "memory_cgroup"))))
+
+
+def cases_of(plan: Plan, workload: str) -> dict[str, Case]:
+    """The planned cases that are measured on a workload."""
+    found = [case for claim in plan.claims for case in claim.cases]
+    return {case.id: case for case in found if {workload} == {plan.cells[term.trial].workload for term in case.estimand.terms}}
+
+
 def test_an_interval_between_saves_chosen_by_hand_makes_jobs_readings() -> None:
-    settings = read_settings(["+sweep=checkpoint", "checkpoint.interval=4", "only=[sync-stall]"])
-    plan = to_plan(settings, make_bench(settings, make_machine()))
+    plan = planned("+sweep=checkpoint", "checkpoint.interval=4", "only=[sync-stall]")
     assert {"reading"} == {case.role.value for case in plan.claims[0].cases}
     # Arms that are about an interval keep their own.
-    assert {4, 12} == {cell.sizes["interval_steps"] for cell in plan.cells.values() if cell.workload == "checkpointed"}
+    assert {4, 12} <= {cell.sizes["interval_steps"] for cell in plan.cells.values() if cell.workload == "checkpointed"}
+
+
+def test_a_claim_about_an_interval_in_seconds_keeps_it_and_its_verdict() -> None:
+    plan = planned("+sweep=full", "checkpoint.interval=5", "only=[nfs-20pct.slow_directory,sync-stall.resnet50]")
+    slow = next(case for claim in plan.claims for case in claim.cases if case.id == "nfs-20pct.slow_directory")
+    assert ("judged", None) == (slow.role.value, slow.why_reading)
+    assert {None} == {plan.cells[term.trial].sizes["interval_steps"] for term in slow.estimand.terms}
+
+
+@pytest.mark.parametrize("only", ["nfs-20pct.slow_directory", "nfs-20pct.every_4_steps", "graph-speedup"])
+def test_an_interval_that_reaches_no_job_is_refused(only: str) -> None:
+    with pytest.raises(ConfigError, match=r"^checkpoint.interval=4: no job that sweep full measures here takes it"):
+        planned("+sweep=full", "checkpoint.interval=4", f"only=[{only}]")
+
+
+def test_an_interval_longer_than_the_jobs_is_refused_with_their_length() -> None:
+    with pytest.raises(ConfigError, match=r"^checkpoint.interval=30: the jobs of sync-stall\.\w+ end after 24 steps, before their first save; choose at most 24$"):
+        planned("+sweep=checkpoint", "checkpoint.interval=30", "only=[sync-stall]")
+
+
+def test_an_interval_of_the_whole_job_has_one_save() -> None:
+    assert planned("+sweep=checkpoint", "checkpoint.interval=24", "only=[sync-stall]").claims[0].cases
+
+
+STAND_INS = ("+sweep=input", "workload=replay", "workload.step_ms=8", "workload.devices=4")
+
+
+def test_a_stand_in_chosen_by_hand_is_what_every_arm_about_stand_ins_is_measured_with() -> None:
+    plan = planned(*STAND_INS)
+    replays = [cell for cell in plan.cells.values() if cell.workload == "replay"]
+    assert {(8, 4)} == {(cell.sizes["step_ms"], cell.sizes["devices"]) for cell in replays}
+    assert {"host-feeds.feeds_1_core", "host-feeds.feeds_2_cores", "tfdata-fixes.stand_in", "prefetch.gain"} <= set(cases_of(plan, "replay"))
+
+
+def test_figures_of_a_stand_in_chosen_by_hand_say_so_and_judge_nothing() -> None:
+    told = {(case.role.value, case.why_reading) for case in cases_of(planned(*STAND_INS), "replay").values()}
+    assert {("reading", "sizes chosen by hand: step_ms 8, devices 4")} == told
+
+
+def test_titles_name_the_stand_ins_that_are_measured() -> None:
+    name = "host-feeds.feeds_1_core"
+    assert "Samples a second that tf.data feeds to 8 stand-ins of 1000 samples a second each, one core" == cases_of(planned("+sweep=input"), "replay")[name].title
+    assert "Samples a second that tf.data feeds to 4 stand-ins of 2000 samples a second each, one core" == cases_of(planned(*STAND_INS), "replay")[name].title
+
+
+def test_titles_of_one_stand_in_of_a_slow_accelerator_are_exact() -> None:
+    plan = planned("+sweep=input", "workload=replay", "workload.step_ms=7500.5", "workload.devices=1", "workload.batch=4")
+    assert "Samples a second that reach a stand-in of 0.533 samples a second, prefetching one batch over none" == cases_of(plan, "replay")["prefetch.gain"].title
+
+
+def test_no_title_keeps_a_place_that_was_not_filled() -> None:
+    plan = planned("+sweep=full", gpus=1)
+    assert [] == [case.title for claim in plan.claims for case in claim.cases if "{" in case.title]
+    assert [] == [contrast.title for contrast in plan.contrasts if "{" in contrast.title]
+
+
+def test_a_stand_in_takes_no_nets_place() -> None:
+    plan = planned(*STAND_INS)
+    assert "resnet50" not in {cell.workload for cell in plan.cells.values()}
+    starves = next(claim for claim in plan.claims if claim.id == "tfdata-fixes")
+    assert "from_feed_dict: is about training, and workload=replay trains nothing" in starves.left_out
+
+
+def test_pipelines_by_themselves_are_measured_beside_a_stand_in_chosen_by_hand() -> None:
+    assert cases_of(planned(*STAND_INS), "pipeline").keys() == cases_of(planned("+sweep=input"), "pipeline").keys()
+
+
+def test_a_stand_in_in_a_sweep_that_has_none_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^workload=replay: nothing that sweep smoke measures here is about it"):
+        planned("+sweep=smoke", "workload=replay")
+
+
+def test_a_pipeline_chosen_by_hand_has_the_batch_that_was_asked_for() -> None:
+    plan = planned("+sweep=input", "workload=pipeline", "workload.batch=8", "only=[host-feeds]")
+    compared = {trial.cell for contrast in plan.contrasts if contrast.purpose.value == "claim" for trial in contrast.trials}
+    assert {8} == {plan.cells[cell].sizes["batch"] for cell in compared if plan.cells[cell].workload == "pipeline"}
+
+
+def test_several_choices_are_all_told() -> None:
+    plan = planned("+sweep=training", "workload=convnet_small", "workload.batch=4", "switch.precision=mixed_bfloat16", "only=[graph-speedup.article]")
+    text = "measured on workload=convnet_small by choice; sizes chosen by hand: batch 4; switches chosen by hand: precision mixed_bfloat16"
+    assert text == plan.claims[0].cases[0].why_reading
+
+
+# ---------------------------------------------------------------- switches that not every workload can have
+
+
+def levels_of(plan: Plan, factor: str) -> set[tuple[str, str]]:
+    return {(cell.workload, cell.levels[factor]) for cell in plan.cells.values()}
+
+
+def test_a_cold_page_cache_is_no_label_of_what_runs_warm() -> None:
+    # Pipelines go over their files again and again; the one pass over cold files is cold without a word.
+    with pytest.raises(ConfigError, match=r"^switch.page_cache=cold: nothing that sweep input measures here can take it, only arms of custom, epoch that name"):
+        planned("+sweep=input", "switch.page_cache=cold")
+
+
+def test_controls_and_proofs_keep_what_they_cannot_change() -> None:
+    plan = planned("+sweep=training", "switch.storage=slow", "only=[combined-2x.all]")
+    assert {("checkpointed", "slow")} == {found for found in levels_of(plan, "storage") if found[1] != "own"}
+    assert {"control", "proof", "claim"} == {contrast.purpose.value for contrast in plan.contrasts}
+
+
+@pytest.mark.parametrize("switch", ["page_cache=cold", "checkpoint=async", "storage=slow"])
+def test_a_switch_that_nothing_measured_can_have_is_refused(switch: str) -> None:
+    with pytest.raises(ConfigError, match=f"^switch.{switch}: nothing that sweep training measures here can take it"):
+        planned("+sweep=training", f"switch.{switch}", "only=[graph-speedup]")
+
+
+def test_no_arm_of_a_claim_has_a_level_that_its_workload_cannot_bring_about() -> None:
+    left_out = [text for claim in planned("+sweep=full", gpus=1).claims for text in (*claim.left_out, claim.not_testable.text if claim.not_testable else "")]
+    assert [] == [text for text in left_out if "cannot be had in the workload" in text]

@@ -75,7 +75,7 @@ SETTINGS = {
     "by UUID": Setting(variables={"CUDA_VISIBLE_DEVICES": OTHER}, group="masked"),
     "by the UUID's first letters": Setting(variables={"CUDA_VISIBLE_DEVICES": OTHER[:12]}, group="masked"),
     "beside a card in MIG mode": Setting({**TWO, "MIG_0": 0}, group="masked"),
-    "lost": Setting({**TWO, "FALLS_OFF_0": "0;1@500"}, group="short"),
+    "lost": Setting({**TWO, "FALLS_OFF_0": "0;1@560"}, group="short"),
     "healthy": Setting(block_s=LONG_BLOCK_S, group="long"),
     "refusing": Setting({**TWO, **{f"{question}_0": 3 for question in REFUSED}}, block_s=LONG_BLOCK_S, group="long"),
     "troubled": Setting({**TWO, "THROTTLE_0": 0x60, "SM_CLOCK_0": "1980;900@20", "PROCESSES_0": "1:1048576"}, block_s=LONG_BLOCK_S, group="long"),
@@ -220,6 +220,7 @@ def test_the_report_lists_both_cards(ran):
     ("name", "value"),
     [
         ("kernel_busy", 0.87),
+        ("memory_busy", 0.4),
         ("sm_active", 0.73),
         ("tensor_active", 0.255),
         ("sm_clock_mhz", 1980.0),
@@ -241,6 +242,23 @@ def test_an_arm_s_energy_is_what_its_card_counted_meanwhile(ran):
     assert joules
     assert all(0 < one < 40_000 for one in joules)
     assert all(reading.value is None or reading.value > 0 for reading in healthy.readings("work_per_j"))
+
+
+@pytest.mark.slow
+def test_an_arm_s_work_per_joule_has_an_interval_once_two_rounds_know_it(ran):
+    healthy, checked = ran("healthy"), 0
+    for figure in healthy.bundle.verdicts().energy:
+        if figure.measure == "work_per_j":
+            rounds = [r for r in healthy.records if r.contrast == figure.contrast and r.outcome.state is State.COMPLETED]
+            told = [reading.value for r in rounds for reading in r.readings if (reading.trial, reading.name) == (figure.trial, "work_per_j")]
+            known = [value for value in told if value is not None]
+            assert len(known) == (figure.estimate.n if figure.estimate else 0)
+            if len(known) > 1:
+                assert 0 <= figure.estimate.low < figure.estimate.point < figure.estimate.high
+                assert sum(known) / len(known) == pytest.approx(figure.estimate.point)
+                checked += 1
+    assert checked
+    assert all("joules for each unit of work (interval)" in page for page in healthy.pages.values())
 
 
 @pytest.mark.slow
@@ -319,7 +337,11 @@ def test_what_a_card_refuses_is_null_with_the_reason_in_the_bundle_and_the_other
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["kernel_busy", "sm_active", "tensor_active", "power_w", "energy_j", "work_per_j", "sm_clock_mhz", "memory_clock_mhz"]
+    "name",
+    [
+        *("kernel_busy", "memory_busy", "sm_active", "tensor_active", "power_w", "energy_j", "work_per_j", "sm_clock_mhz", "memory_clock_mhz"),
+        *("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "nvlink_rx_bytes_per_s", "nvlink_tx_bytes_per_s"),
+    ],
 )
 def test_a_figure_made_of_refused_samples_is_null_with_the_reason(ran, name: str):
     told = ran("refusing").readings(name)

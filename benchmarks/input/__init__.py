@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,11 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.contract import Tally, Workload
-from benchmarks.input import python_loop, records, tfdata, tfrecord
-from benchmarks.input.bad import bad_records, leave_out, survey_records
+from benchmarks.input import given, python_loop, records, tfdata, tfrecord
+from benchmarks.input.bad import bad_records, survey_records
+from benchmarks.input.page_cache import read_all, resident_share, temperature
 from benchmarks.input.photographs import FILES, own, place
-from benchmarks.input.samples import Asked, Photograph, ask, cores, list_folder, list_shards
+from benchmarks.input.samples import Asked, Photograph, Source, ask, cores, list_shards
 from harness.errors import ConfigError
 
 FROM_FILES: dict[str, Callable[..., Iterator[Any]]] = {
@@ -36,14 +37,17 @@ FROM_FILES: dict[str, Callable[..., Iterator[Any]]] = {
 FROM_RECORDS: dict[str, Callable[..., Iterator[Any]]] = {"tfrecord": tfrecord.tfrecord, "article_d": tfrecord.article_d}
 PIPELINES = {**FROM_FILES, **FROM_RECORDS}
 """Level of `input` -> what delivers its batches; `synthetic` is no pipeline and belongs to whoever pulls."""
+NAMES_TOLD = 10
+"""So many of the samples that were left out are named in facts."""
 
 
 class Batches:
-    """An iterator over the batches of one level that also knows `skipped`, what was left out of the data set, and `device`, where they lie."""
+    """An iterator over the batches of one level that also knows its `source` and `device`, where the batches lie."""
 
-    def __init__(self, level: str, asked: Asked, batches: Iterator[Any], skipped: list[str]) -> None:
-        self.level, self.asked, self.skipped = level, asked, skipped
+    def __init__(self, level: str, asked: Asked, batches: Iterator[Any], source: Source) -> None:
+        self.level, self.asked, self.source = level, asked, source
         self.device: str | None = None
+        self._page_cache: dict[str, Any] = {}
         self._batches = batches
 
     def __iter__(self) -> Iterator[Any]:
@@ -55,49 +59,76 @@ class Batches:
             self.device = tf.DeviceSpec.from_string(getattr(batch[0], "device", "") or "/device:CPU:0").device_type.lower()
         return batch
 
+    def warm(self, asked: object = None) -> Batches:
+        """Have all that is going to be read in the page cache, for whoever goes over it again and again, and remember what really is. `asked` is what the
+        settings ask of the page cache. Raises ConfigError where that is anything but warm."""
+        if asked not in (None, "warm"):
+            raise ConfigError(
+                f"page_cache={asked} is for a single pass (workload epoch): files that are read again and again come from memory; use warm"
+            )
+        read_all(self.source.paths)
+        try:
+            self._page_cache = {"page_cache": temperature(resident_share(self.source.paths))}
+        except OSError as error:
+            self._page_cache = {"page_cache_unknown": f"this storage does not tell: {error.strerror or error}"}
+        return self
+
     def facts(self) -> dict[str, Any]:
-        """What every workload tells that pulls from here: `input`, `batch`, `image`, `decode`, `cores` (how many it may use), `pipeline_device` once
-        a batch was delivered; `prefetch` (batches) of the level that has it, and `skipped_files` where bad ones are left out on demand."""
+        """What every workload tells that pulls from here.
+
+        `input`, `batch`, `image`, `decode`, `cores` (how many it may use); `set_samples`, how many an epoch has, `repeated`, whether another follows it, for
+        ever, and `drop_remainder`: what does not fill a batch at its end is left out; `pipeline_device` once a batch was delivered. Of a person's set:
+        `set_found`, of how many samples they were drawn, `other_pictures`, how many are no JPEG files, `set_copied` where copies are read. `page_cache` once
+        `warm` was called; `prefetch` (batches) of the level that has it; where bad files are left out on demand, `skipped_files` and `skipped_names`.
+        """
+        source, skipped = self.source, self.source.skipped
         return {
             "input": self.level,
             "batch": self.asked.batch,
             "image": self.asked.image,
             "decode": self.asked.decode,
             "cores": cores(),
+            "set_samples": source.samples,
+            "repeated": self.asked.epochs is None,
+            "drop_remainder": True,
+            **({"set_found": source.found} if source.found is not None else {}),
+            **({"other_pictures": source.others} if source.others else {}),
+            **({"set_copied": True} if source.copied else {}),
             **({"pipeline_device": self.device} if self.device else {}),
+            **self._page_cache,
             **({"prefetch": self.asked.prefetch} if self.level == "tfdata_prefetch" else {}),
-            **({"skipped_files": len(self.skipped)} if self.asked.skip else {}),
+            **({"skipped_files": len(skipped), "skipped_names": _listed(skipped)} if self.asked.skip else {}),
         }
 
     def events(self) -> tuple[tuple[str, float, str], ...]:
         """What belongs into every tally: how many files are left out, where that was asked for."""
-        return (("skipped_files", float(len(self.skipped)), "files"),) if self.asked.skip else ()
+        return (("skipped_files", float(len(self.source.skipped)), "files"),) if self.asked.skip else ()
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    rest = len(names) - NAMES_TOLD
+    return "; ".join([*names[:NAMES_TOLD], *([f"and {rest} more"] if rest > 0 else [])])
 
 
 def photographs_of(settings: dict[str, Any]) -> list[Photograph]:
-    """Return the samples that `settings` name: those of the folder `images_dir` (one subfolder a class), or the suite's own set of `files`
-    photographs, made under `data_dir` (default `data`) on first use. `samples` keeps only the first so many; `verify` False trusts a set of the
-    suite's own by the sizes of its files."""
-    found = list_folder(Path(str(settings["images_dir"]))) if settings.get("images_dir") else own(*_own(settings), thorough=_thorough(settings))
-    return found[: int(settings["samples"])] if settings.get("samples") else found
+    """Return the samples that `settings` name, as files.
+
+    Those of the folder `images_dir` (one subfolder a class, or TFRecords): at most `files` of them, or as many as fill a `batch`, drawn as
+    `benchmarks.input.given` says. Without it, or with `photographs` own, the suite's own set of `files` photographs, made under `data_dir` (default: `data` in the
+    project) on first use. `samples` stands in for `files`; `verify` False trusts what the suite has made by the sizes of its files.
+    """
+    return _files(settings)[0]
 
 
 def shards_of(settings: dict[str, Any]) -> list[str]:
-    """Return the paths of the TFRecord shards that `settings` name: those of `images_dir`, or of the suite's own set, written on first use."""
-    if settings.get("images_dir"):
-        return list_shards(Path(str(settings["images_dir"])))
-    return list_shards(own_records(*_own(settings), thorough=_thorough(settings)))
+    """Return the paths of the TFRecord shards that hold these samples, written on first use where the set has none."""
+    return _shards(settings)[0]
 
 
 def own_records(data_dir: Path, files: int = FILES, *, thorough: bool = True) -> Path:
     """Return the folder with the shards of the suite's own set of `files` photographs; both are made if need be."""
     return records.make(place(data_dir, files) / records.RECORDS, lambda: own(data_dir, files, thorough=thorough), thorough=thorough)
-
-
-def files_of(level: str, settings: dict[str, Any]) -> list[str]:
-    """Return the paths of all files that a pipeline reads in an epoch."""
-    _check(level)
-    return shards_of(settings) if level in FROM_RECORDS else [photograph.path for photograph in photographs_of(settings)]
 
 
 def batches(level: str, *, epochs: int | None = None, identify: bool = False, **settings: Any) -> Batches:
@@ -106,42 +137,36 @@ def batches(level: str, *, epochs: int | None = None, identify: bool = False, **
     A last part of an epoch that does not fill a batch is left out. Reads `batch`, `image`, `classes`, `seed`, `decode`, `prefetch`, `on_bad` (fail,
     or skip: what cannot be decoded is found now, left out and counted) and what `photographs_of` reads. `decode` False: samples are int64 (batch,),
     the numbers of encoded bytes. `identify`: labels hold the samples' identities too, see `records.identities`. Nothing is read before the first
-    batch is asked for, but for checks of the whole set.
+    batch is asked for, but for checks of the whole set and for the form that it lacks.
 
     Raises ConfigError where fewer samples exist than a batch takes, or more classes than the net knows; while iterating, for a sample that
     cannot be decoded, by its file's name.
     """
-    _check(level)
+    if level not in PIPELINES:
+        raise ConfigError(f"input={level} is no pipeline; choose one of {', '.join(PIPELINES)}")
     asked = ask(settings, epochs, identify=identify)
-    return _from_records(level, shards_of(settings), asked) if level in FROM_RECORDS else _from_files(level, photographs_of(settings), asked)
+    return _from_records(level, *_shards(settings), asked) if level in FROM_RECORDS else _from_files(level, *_files(settings), asked)
 
 
-def _from_files(level: str, found: list[Photograph], asked: Asked) -> Batches:
-    skipped: list[str] = []
-    if asked.skip:
-        found, skipped = leave_out(found)
+def _from_files(level: str, found: list[Photograph], source: Source, asked: Asked) -> Batches:
     _check_batch(len(found), asked.batch)
     classes = 1 + max(photograph.label for photograph in found)
     if asked.classes is not None and classes > asked.classes:
         raise ConfigError(f"the images have {classes} classes and the net knows {asked.classes}; set classes={classes}")
     if asked.identify:
-        numbers = records.identities(tf.constant([p.name for p in found]), tf.constant([p.label for p in found])).numpy()
+        names = [photograph.name.encode(errors="surrogateescape") or Path(photograph.path).read_bytes() for photograph in found]
+        numbers = records.identities(tf.constant(names), tf.constant([photograph.label for photograph in found])).numpy()
         found = [replace(photograph, label=int(number)) for photograph, number in zip(found, numbers)]
-    return Batches(level, asked, FROM_FILES[level](found, asked), skipped)
+    return Batches(level, asked, FROM_FILES[level](found, asked), source)
 
 
-def _from_records(level: str, found: list[str], asked: Asked) -> Batches:
-    count, skipped = survey_records(found, asked) if asked.skip else (records.count(found, asked.batch), [])
+def _from_records(level: str, found: list[str], source: Source, asked: Asked) -> Batches:
+    count, bad = survey_records(found, asked) if asked.skip else (source.samples, [])
     if count < asked.batch:
         for sentence in bad_records(found, asked):
             raise ConfigError(f"{sentence}, and the other records do not fill one batch of {asked.batch}; repair the file or write it anew")
-    _check_batch(min(count, asked.samples or count), asked.batch)
-    return Batches(level, asked, FROM_RECORDS[level](found, asked), skipped)
-
-
-def _check(level: str) -> None:
-    if level not in PIPELINES:
-        raise ConfigError(f"input={level} is no pipeline; choose one of {', '.join(PIPELINES)}")
+    _check_batch(count, asked.batch)
+    return Batches(level, asked, FROM_RECORDS[level](found, asked), replace(source, samples=count, skipped=(*source.skipped, *bad)))
 
 
 def _check_batch(count: int, batch: int) -> None:
@@ -149,8 +174,41 @@ def _check_batch(count: int, batch: int) -> None:
         raise ConfigError(f"{count} samples do not fill one batch of {batch}: use a batch of at most {count} or a larger set of images")
 
 
-def _own(settings: dict[str, Any]) -> tuple[Path, int]:
-    return Path(str(settings.get("data_dir") or "data")), int(settings.get("files") or FILES)
+def _files(settings: dict[str, Any]) -> tuple[list[Photograph], Source]:
+    wanted = _wanted(settings)
+    if wanted is not None:
+        return given.files(wanted)
+    found = own(_made_in(settings), _how_many(settings), thorough=_thorough(settings))
+    return found, Source(tuple(photograph.path for photograph in found), len(found))
+
+
+def _shards(settings: dict[str, Any]) -> tuple[list[str], Source]:
+    wanted = _wanted(settings)
+    if wanted is not None:
+        return given.shards(wanted)
+    files = _how_many(settings)
+    found = list_shards(own_records(_made_in(settings), files, thorough=_thorough(settings)))
+    return found, Source(tuple(found), files)
+
+
+def _wanted(settings: dict[str, Any]) -> given.Wanted | None:
+    """Return what is wanted of a person's set, None where the suite's own is asked for."""
+    if not settings.get("images_dir") or settings.get("photographs") == "own":
+        return None
+    most = _how_many(settings) if settings.get("samples") else max(_how_many(settings), int(settings.get("batch") or 1))
+    folder, skip = Path(str(settings["images_dir"])), settings.get("on_bad") == "skip"
+    return given.Wanted(folder, most, _made_in(settings), skip=skip, thorough=_thorough(settings))
+
+
+def _how_many(settings: dict[str, Any]) -> int:
+    wanted = int(settings.get("samples") or settings.get("files") or FILES)
+    if wanted < 1:
+        raise ConfigError(f"samples={wanted} are none; give at least 1")
+    return wanted
+
+
+def _made_in(settings: dict[str, Any]) -> Path:
+    return Path(str(settings.get("data_dir") or Path(__file__).resolve().parents[2] / "data"))
 
 
 def _thorough(settings: dict[str, Any]) -> bool:
@@ -162,9 +220,13 @@ class Pipeline(Workload):
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self.settings = settings
-        self._batches = batches(settings["input"], **settings)
+        self._batches = batches(settings["input"], **settings).warm(settings.get("page_cache"))
 
     def run(self, steps: int) -> Tally:
+        if self.settings["input"] == "feed_dict":
+            raise ConfigError(
+                "input=feed_dict is timed in a session, and a pipeline by itself has none; use input=python_loop, which makes the same batches"
+            )
         done = sum(1 for _, _ in zip(range(steps), self._batches))
         return Tally(done, done * int(self.settings["batch"]), "samples", self._batches.events())
 

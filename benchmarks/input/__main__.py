@@ -53,11 +53,13 @@ def _make(data_dir: Path, files: int | None) -> str:
 
 def _records(folder: Path, to: Path) -> str:
     from benchmarks.input import records
-    from benchmarks.input.samples import list_folder
+    from benchmarks.input.samples import list_folder, look_into
 
     found = list_folder(folder)
-    records.make(to, lambda: found)
-    return f"{len(found)} samples as TFRecords in {to}"
+    records.make(to, lambda: found, of=records.digest_of(found))
+    others = look_into(folder).others
+    left = f"; {others} pictures of other kinds than JPEG were left out" if others else ""
+    return f"{len(found)} samples as TFRecords in {to}{left}"
 
 
 if __name__ == "__main__":

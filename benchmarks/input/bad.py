@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from harness.errors import ConfigError
 
 Refuse = Callable[[str], "str | None"]
 """Takes a path and says why its picture cannot be decoded, None where it can."""
+
+NOTHING_OVER = "on_bad=skip leaves nothing over"
 
 _OF_THE_GRAPH = re.compile(r"\{\{.*?\}\}\s*|\s*\[Op:.*$|\s+name:\s*$", re.MULTILINE)
 _SMALL = 8
@@ -55,15 +58,31 @@ def refused_unread(path: str) -> str | None:
 
 
 def leave_out(found: Sequence[Photograph]) -> tuple[list[Photograph], list[str]]:
-    """Return the samples that can be decoded, and the paths of the others.
+    """Return the samples that can be decoded, and what the others are called.
 
     A file is bad if either decoder refuses it, so that every pipeline leaves out the same ones. Raises ConfigError where none is left.
     """
-    bad = set(in_threads(lambda p: p.path if refused_by_tensorflow(p.path) or refused_by_pillow(p.path) else None, found)) - {None}
-    good = [photograph for photograph in found if photograph.path not in bad]
+    refused = in_threads(lambda p: bool(refused_by_tensorflow(p.path) or refused_by_pillow(p.path)), found)
+    good = [photograph for photograph, bad in zip(found, refused) if not bad]
     if not good:
-        raise ConfigError(f"none of the {len(found)} files can be decoded, {found[0].path} for one; on_bad=skip leaves nothing over")
-    return good, sorted(bad)
+        raise ConfigError(f"none of the {len(found)} files can be decoded, {found[0].called} for one; {NOTHING_OVER}")
+    return good, [photograph.called for photograph, bad in zip(found, refused) if bad]
+
+
+def openable(shards: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the shards that can be opened, and a sentence for each of the others. TensorFlow would try such a one again and again, for ever, where errors
+    are ignored."""
+    refused = in_threads(_shut, shards)
+    return [shard for shard, why in zip(shards, refused) if why is None], [why for why in refused if why is not None]
+
+
+def _shut(shard: str) -> str | None:
+    try:
+        with open(shard, "rb") as file:  # noqa: PTH123 - a path as the pipeline has it
+            file.read(1)
+    except OSError as error:
+        return f"{shard} cannot be opened ({error.strerror or error}), and none of its records is read"
+    return None
 
 
 def file_error(found: Sequence[Photograph], refuse: Refuse, error: Exception, read: int) -> ConfigError:
@@ -73,7 +92,7 @@ def file_error(found: Sequence[Photograph], refuse: Refuse, error: Exception, re
         some = suspects[start : start + _AT_ONCE]
         for photograph, said in zip(some, in_threads(lambda p: refuse(p.path), some)):
             if said is not None:
-                return bad_file(photograph.path, said, read)
+                return bad_file(photograph, said, read)
     return ConfigError(f"the input pipeline failed after {read} samples, though each file can be read alone: {words(error)}")
 
 
@@ -86,34 +105,43 @@ def record_error(shards: Sequence[str], asked: Asked, error: Exception, read: in
 
 def bad_records(shards: Iterable[str], asked: Asked) -> Iterator[str]:
     """Yield a sentence for each record that cannot be had, and for each shard that breaks off, whose later records are lost too."""
-    return (sentence for sentence in _each_record(shards, asked) if sentence is not None)
+    return (one.wrong for one in each_record(((shard, None) for shard in shards), records.loader(asked)) if one.wrong is not None)
 
 
 def survey_records(shards: Iterable[str], asked: Asked) -> tuple[int, list[str]]:
     """Return how many records are good, and a sentence for each that is not, as `bad_records`."""
-    said = list(_each_record(shards, asked))
+    said = [one.wrong for one in each_record(((shard, None) for shard in shards), records.loader(asked))]
     return said.count(None), [sentence for sentence in said if sentence is not None]
 
 
-def _each_record(shards: Iterable[str], asked: Asked) -> Iterator[str | None]:
-    """Yield what is wrong with each record, None where nothing is."""
-    load = records.loader(asked)
-    for shard in shards:
+@dataclass(frozen=True)
+class Looked:
+    """A record that was looked at: the `number`th of `shard`, from 1; what came of it (`got`), or a sentence on what is `wrong` with it."""
+
+    shard: str
+    number: int
+    got: Any = None
+    wrong: str | None = None
+
+
+def each_record(parts: Iterable[tuple[str, int | None]], use: Callable[[Any], Any]) -> Iterator[Looked]:
+    """Look at the first so many records of each shard (None: at all) and yield what `use` makes of each. Nothing follows where a shard breaks off."""
+    for shard, most in parts:
         stream = iter(tf.data.TFRecordDataset(shard))
-        for number in count(1):
+        for number in count(1) if most is None else range(1, most + 1):
             try:
                 record = next(stream)
             except StopIteration:
                 break
             except tf.errors.OpError as error:
-                yield f"{shard} breaks off in record {number} ({words(error)})"
+                yield Looked(shard, number, wrong=f"{shard} breaks off in record {number} ({words(error)})")
                 break
             try:
-                load(record)
+                got = use(record)
             except (tf.errors.OpError, ValueError) as error:
-                yield f"record {number} of {shard}{records.name_in(record)} cannot be used ({words(error)})"
+                yield Looked(shard, number, wrong=f"record {number} of {shard}{records.name_in(record)} cannot be used ({words(error)})")
             else:
-                yield None
+                yield Looked(shard, number, got)
 
 
 def words(error: Any) -> str:

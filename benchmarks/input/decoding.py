@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from PIL import Image, UnidentifiedImageError
 
-from benchmarks.input.samples import Asked
+from benchmarks.input.samples import Asked, Photograph
 from harness.errors import ConfigError
 
 _PIL_ERRORS = (OSError, SyntaxError, ValueError, Image.DecompressionBombError)
@@ -69,9 +69,15 @@ class Unreadable(Exception):  # noqa: N818 - what a decoder says; people get a C
     """A decoder's own words on why a picture cannot be had."""
 
 
-def bad_file(path: str, said: str, read: int) -> ConfigError:
-    """Return the error for a file that cannot be decoded: its name, what the decoder said, what the file is, and how many samples came before."""
-    return ConfigError(f"{path} cannot be decoded ({said}; it is {what_it_is(path)}), after {read} samples had been read; repair or remove it")
+def bad_file(photograph: Photograph, said: str, read: int) -> ConfigError:
+    """Return the error for a file that cannot be decoded: what it is called within its set, what the decoder said, what the file is, and how many samples
+    came before. The folder stands apart, as records keep no more than the last part of a path."""
+    below = photograph.path.removesuffix(f"/{photograph.name}") if photograph.name and not photograph.source else photograph.path
+    where = f" (below {below})" if below != photograph.path else ""
+    found = what_it_is(photograph.path)
+    return ConfigError(
+        f"{photograph.called} cannot be decoded ({said}; it is {found}), after {read} samples had been read; repair or remove it{where}"
+    )
 
 
 def what_it_is(path: str) -> str:

@@ -58,7 +58,7 @@ def own(data_dir: Path, files: int = FILES, *, thorough: bool = True) -> list[Ph
 def _fill(folder: Path, files: int) -> Iterable[str]:
     names = [f"{list(CLASSES)[index % len(CLASSES)]}/{index:05d}.jpg" for index in range(files)]
     missing = [index for index, name in enumerate(names) if not _is_whole(folder / name)]
-    check_room(folder, len(missing) * _NEEDED_BYTES_A_FILE, f"{len(missing)} photographs")
+    check_room(folder, len(missing) * _NEEDED_BYTES_A_FILE, f"{len(missing)} photographs", "set data.dir to a disk with more room")
     for name in CLASSES:
         (folder / name).mkdir(parents=True, exist_ok=True)
     pictures = [_picture(name) for name in CLASSES]

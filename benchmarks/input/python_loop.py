@@ -49,4 +49,4 @@ def _decoded(found: Sequence[Photograph], asked: Asked, read: Iterator[int]) -> 
         try:
             yield sample_of_file(photograph.path, asked), photograph.label
         except Unreadable as error:
-            raise bad_file(photograph.path, str(error), before) from error
+            raise bad_file(photograph, str(error), before) from error

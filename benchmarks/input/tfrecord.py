@@ -18,22 +18,14 @@ SHUFFLED_RECORDS = 1000
 
 def tfrecord(shards: Sequence[str], asked: Asked) -> Iterator[Any]:
     """tfdata over shards that are read in turns: shuffle of encoded records, parallel map, batch, prefetch."""
-    if asked.samples is None:
-        data = tf.data.Dataset.from_tensor_slices(tf.constant(list(shards))).shuffle(len(shards), seed=asked.seed)
-        data = data.interleave(tf.data.TFRecordDataset, num_parallel_calls=AUTOTUNE)
-    else:
-        data = _in_order(shards, asked)  # read in turns, the first samples would be others in every epoch
+    data = tf.data.Dataset.from_tensor_slices(tf.constant(list(shards))).shuffle(len(shards), seed=asked.seed)
+    data = data.interleave(tf.data.TFRecordDataset, num_parallel_calls=AUTOTUNE)
     return _hand_out(data.shuffle(SHUFFLED_RECORDS, seed=asked.seed, reshuffle_each_iteration=True), shards, asked)
 
 
 def article_d(shards: Sequence[str], asked: Asked) -> Iterator[Any]:
     """[D]'s snippet as it stands: one shard after the other, parallel map, batch, prefetch; no shuffle."""
-    return _hand_out(_in_order(shards, asked), shards, asked)
-
-
-def _in_order(shards: Sequence[str], asked: Asked) -> Any:
-    data = tf.data.TFRecordDataset(list(shards))
-    return data if asked.samples is None else data.take(asked.samples)
+    return _hand_out(tf.data.TFRecordDataset(list(shards)), shards, asked)
 
 
 def _hand_out(data: Any, shards: Sequence[str], asked: Asked) -> Iterator[Any]:

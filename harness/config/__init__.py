@@ -5,7 +5,6 @@ Every refusal names the override as it was typed, and happens before anything is
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import re
@@ -14,21 +13,22 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from harness.config.images import Data, find_data
 from harness.config.keys import CONF, ROOT, TelemetryKeys, compose_keys
 from harness.errors import ConfigError
 from harness.judge.thresholds import Thresholds
 from harness.measure.blocks import QuadRules
 from harness.measure.telemetry.flags import FlagRules
 from harness.model import LARGEST, Machine, Plan, Scalar, stable_id
-from harness.plan.build import Request, make_plan
+from harness.plan.build import make_plan
+from harness.plan.by_hand import Request
 from harness.plan.cells import Bench, contradiction, level, unmet
 from harness.plan.specs import ClaimSpec, Factor, Rung, SweepSpec, WorkloadSpec, convert, load_claims, read_yaml
 
-IMAGES = re.compile(r"\.(jpe?g|tfrecords?)$|\.tfrecords?[-.]", re.IGNORECASE)
-"""Names of files that hold samples."""
-
-SIZE_KEYS = ("batch", "image", "length")
-"""Keys of `workload.` that override a size of the standard workload."""
+STAND_IN_KEYS = ("step_ms", "devices")
+"""Keys of `workload.` that a stand-in for accelerators has, and nothing that computes."""
+SIZE_KEYS = ("batch", "image", "length", *STAND_IN_KEYS)
+"""Keys of `workload.` that override a size: of the standard workload, or of one that trains nothing."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Settings:
     switch: dict[str, str]
     device: str
     device_count: int | None
-    data_dir: Path
+    data: Data
     checkpoint_dir: Path | None
     machine_name: str | None
     host_period_s: float | None  # seconds between two samples of the host; None: no telemetry at all
@@ -105,12 +105,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     workload = convert(workload_keys, WorkloadSpec, f"workload={keys['workload']['name']}")
     if not workload.target:
         raise ConfigError(f"workload={workload.name} has no target; give workload.target=module:function")
-    sizes: dict[str, Scalar] = {name: keys["workload"][name] for name in SIZE_KEYS if keys["workload"][name] is not None}
-    for name, value in sizes.items():
-        if isinstance(value, int) and value < 1:
-            raise ConfigError(f"workload.{name}={value}: must be at least 1")
-        if isinstance(value, str) and value != LARGEST:
-            raise ConfigError(f"workload.{name}={value}: {value!r} is not a whole number, nor {LARGEST} (the largest that there is room for)")
+    sizes = _checked_sizes(keys["workload"], workload)
     interval = keys["checkpoint"]["interval"]
     if interval is not None and interval < 1:
         raise ConfigError(f"checkpoint.interval={interval}: must be at least 1 (steps from one save to the next)")
@@ -124,11 +119,21 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         factors=factors,
         claims=load_claims(CONF / "claims"),
         rungs=convert(read_yaml(CONF / "ladder.yaml"), dict[str, list[Rung]], "conf/ladder.yaml"),
-        request=Request(tuple(keys["only"]), _checked_alpha(keys["alpha"]), keys["seed"], workload.name, sizes, interval, budget_s, profile=keys["telemetry"]["profile"]),
+        request=Request(
+            tuple(keys["only"]),
+            _checked_alpha(keys["alpha"]),
+            keys["seed"],
+            workload.name,
+            sizes,
+            save_every=interval,
+            given_folder=keys["checkpoint"]["dir"] is not None,
+            budget_s=budget_s,
+            profile=keys["telemetry"]["profile"],
+        ),
         switch=switch,
         device=keys["devices"]["kind"],
         device_count=keys["devices"]["count"],
-        data_dir=(ROOT / keys["data"]["dir"]).resolve(),
+        data=find_data(keys["data"]["dir"], make=keys["data"]["make"], on_bad=keys["data"]["on_bad"]),
         checkpoint_dir=_existing_folder("checkpoint.dir", keys["checkpoint"]["dir"]),
         machine_name=keys["machine"]["name"],
         host_period_s=_checked_period(keys["telemetry"]["host_period_s"]) if keys["telemetry"]["enabled"] else None,
@@ -147,9 +152,28 @@ def read_settings(arguments: Sequence[str]) -> Settings:
 
 def _recorded(keys: dict[str, Any]) -> dict[str, Any]:
     """Return the keys as the manifest records them: without paths, and without where on the network the run could be watched."""
-    telemetry = {name: value for name, value in keys["telemetry"].items() if not name.startswith("prometheus_")}
-    aside = {"results_dir", "data", "checkpoint", "resume", "plan", "verbosity"}
-    return {name: telemetry if name == "telemetry" else value for name, value in keys.items() if name not in aside}
+    aside = {"results_dir", "resume", "plan", "verbosity"}
+    recorded = {name: value for name, value in keys.items() if name not in aside}
+    recorded["telemetry"] = {name: value for name, value in keys["telemetry"].items() if not name.startswith("prometheus_")}
+    for group in ("data", "checkpoint"):
+        recorded[group] = {name: value for name, value in keys[group].items() if name != "dir"}
+    return recorded
+
+
+def _checked_sizes(given: dict[str, Any], workload: WorkloadSpec) -> dict[str, Scalar]:
+    """Return the sizes that were chosen by hand. Refuse those that are none, or that the workload has not."""
+    sizes: dict[str, Scalar] = {name: given[name] for name in SIZE_KEYS if given[name] is not None}
+    for name, value in sizes.items():
+        if name in STAND_IN_KEYS and workload.sizes and all(name not in own for own in workload.sizes.values()):
+            raise ConfigError(f"workload.{name}={value}: the workload {workload.name} has no such size; add workload=replay, a stand-in for accelerators")
+        if name == "step_ms":
+            if not (isinstance(value, int | float) and 0 < value < math.inf):
+                raise ConfigError(f"workload.{name}={value}: must be above 0 (milliseconds of a step)")
+        elif isinstance(value, int) and value < 1:
+            raise ConfigError(f"workload.{name}={value}: must be at least 1")
+        if isinstance(value, str) and value != LARGEST:
+            raise ConfigError(f"workload.{name}={value}: {value!r} is not a whole number, nor {LARGEST} (the largest that there is room for)")
+    return sizes
 
 
 def _checked_sweep(sweep: SweepSpec) -> SweepSpec:
@@ -200,16 +224,6 @@ def _checked_port(telemetry: dict[str, Any]) -> int | None:
     if not address.strip():
         raise ConfigError("telemetry.prometheus_address=: is empty; name an address, such as 127.0.0.1, or 0.0.0.0 for all of this machine's")
     return int(port)
-
-
-def data_settings(folder: Path) -> dict[str, Scalar]:
-    """Return what workloads are told of `data.dir`: a folder of images (JPEG files or TFRecords, in it or in its class folders) is the person's own
-    set; any other is where the suite makes its own."""
-    with contextlib.suppress(OSError):
-        places = [folder, *(entry for entry in folder.iterdir() if entry.is_dir())]
-        if any(IMAGES.search(entry.name) for place in places for entry in place.iterdir()):
-            return {"images_dir": str(folder)}
-    return {"data_dir": str(folder)}
 
 
 def _existing_folder(key: str, value: str | None) -> Path | None:

@@ -26,6 +26,11 @@ class DeviceKind(Enum):
     gpu = "gpu"
 
 
+class OnBad(Enum):
+    fail = "fail"
+    skip = "skip"
+
+
 class Verbosity(Enum):
     quiet = "quiet"
     normal = "normal"
@@ -48,9 +53,12 @@ class WorkloadKeys:
     proof: dict[str, Any] = field(default_factory=dict)
     computes: bool = True
     proven_as: Optional[str] = None  # noqa: UP045
+    takes: list[str] = field(default_factory=list)
     batch: Optional[Union[int, str]] = None  # noqa: UP007, UP045
     image: Optional[int] = None  # noqa: UP045
     length: Optional[int] = None  # noqa: UP045
+    step_ms: Optional[Union[int, float]] = None  # noqa: UP007, UP045
+    devices: Optional[int] = None  # noqa: UP045
 
 
 @dataclass
@@ -61,6 +69,8 @@ class LauncherKeys:
 @dataclass
 class DataKeys:
     dir: str = "data"
+    make: bool = False
+    on_bad: OnBad = OnBad.fail
 
 
 @dataclass
@@ -167,12 +177,13 @@ def _explain(error: Exception, arguments: list[str], factors: dict[str, Factor])
         return f"{shown}: there is no {group} {value!r}; known: {', '.join(known)}"
     wanted = re.search(
         r"could not be converted to (\w+)|Value '.*?' of type '.*?' is not a valid (\w+)|is not a valid (bool)"
-        r"|incompatible with type hint '\S*Union\[(int)|Invalid value '.*?', expected one of (\[.*?\])",
+        r"|incompatible with type hint '\S*Union\[(int(?:, float)?)|Invalid value '.*?', expected one of (\[.*?\])",
         text,
     )
     if wanted:
         kind = next(group for group in wanted.groups() if group)
         words = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "bool": "true or false", "int": "a whole number"}
+        words["int, float"] = "a number"
         return f"{shown}: {value!r} is not {words.get(kind, 'one of ' + kind if kind.startswith('[') else kind)}"
     if "mismatched input" in text or "no viable alternative" in text or "token recognition" in text or "extraneous input" in text:
         return f"{shown}: cannot be read; put values with commas, spaces or brackets in quotes, as in 'only=[graph-speedup,retracing]' or 'machine.name=\"a,b\"'"

@@ -135,7 +135,7 @@ def results_storage(facts: Facts) -> Finding:
 
 def data_storage(facts: Facts) -> Finding:
     """There is room for the photographs."""
-    return _storage(facts.host.data, "data/", "data.dir=")
+    return _storage(facts.host.data, "data/", "data.dir= with data.make=true")
 
 
 def _storage(place: Storage, name: str, key: str) -> Finding:

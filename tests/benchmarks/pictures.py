@@ -47,14 +47,14 @@ BAD = {
 """What a file named .jpg may hold that is none."""
 
 
-def make_records(folder: Path, contents: list[bytes], name: str = "some.tfrecord") -> Path:
-    """Write a TFRecord file with these encoded pictures, all of class 0, to `folder`, and return its path."""
+def make_records(folder: Path, contents: list[bytes], name: str = "some.tfrecord", label: int = 0) -> Path:
+    """Write a TFRecord file with these encoded pictures, all of one class, to `folder`, and return its path."""
     import tensorflow as tf
 
     folder.mkdir(parents=True, exist_ok=True)
     with written_whole(folder / name) as aside, tf.io.TFRecordWriter(str(aside)) as writer:
         for index, content in enumerate(contents):
-            writer.write(encode(content, 0, f"{index:02d}.jpg"))
+            writer.write(encode(content, label, f"{index:02d}.jpg"))
     return folder / name
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from harness.errors import ConfigError
+from harness.store.private import cleaner
 
 pytestmark = pytest.mark.tensorflow
 
@@ -83,6 +85,57 @@ def test_a_link_to_nowhere_is_named(tmp_path, level, decode):
         run_through(level, str(folder), decode=decode)
 
 
+@pytest.mark.parametrize("level", FILE_LEVELS)
+def test_of_two_files_of_one_name_the_bad_one_is_known_by_its_class_folder_also_in_records(tmp_path, level):
+    for place in ("cats", "dogs"):
+        make_images(tmp_path / "images" / place, 3)
+    (tmp_path / "images" / "dogs" / "01.jpg").write_bytes(b"")
+
+    with pytest.raises(ConfigError) as caught:
+        run_through(level, str(tmp_path / "images"))
+    said = cleaner({})(str(caught.value))
+
+    assert said.startswith("dogs/01.jpg cannot be decoded (")
+    assert said.endswith("repair or remove it (below <path>/images)")
+
+
+@pytest.mark.parametrize("level", RECORD_LEVELS)
+def test_a_file_that_cannot_be_read_is_named_before_records_are_made_of_it(tmp_path, level):
+    folder = make_images(tmp_path / "images", GOOD)
+    (folder / "lost.jpg").symlink_to(tmp_path / "nothing")
+
+    with pytest.raises(ConfigError, match=r"lost\.jpg cannot be decoded \(.*; it is out of reach: No such file"):
+        run_through(level, str(folder), data_dir=str(tmp_path / "data"))
+
+
+@pytest.mark.parametrize("level", RECORD_LEVELS)
+def test_a_shard_that_cannot_be_opened_is_named(tmp_path, level):
+    make_records(tmp_path / "images", [encoded(seed) for seed in range(3)])
+    (tmp_path / "images" / "lost.tfrecord").symlink_to(tmp_path / "nothing")
+
+    with pytest.raises(ConfigError, match=r"lost\.tfrecord cannot be read: No such file"):
+        run_through(level, str(tmp_path / "images"))
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_shard_that_cannot_be_opened_is_left_out_on_demand_and_the_others_are_read_to_their_end(tmp_path, level):
+    make_records(tmp_path / "images", [encoded(seed) for seed in range(3)])
+    (tmp_path / "images" / "lost.tfrecord").symlink_to(tmp_path / "nothing")
+    source = batches(level, epochs=1, images_dir=str(tmp_path / "images"), data_dir=str(tmp_path / "data"), on_bad="skip", batch=1, image=16)
+
+    assert 3 == sum(len(labels) for _, labels in source)
+    assert re.search(r"lost\.tfrecord cannot be opened \(No such file", source.facts()["skipped_names"])
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_nothing_but_shards_that_cannot_be_opened_is_refused(tmp_path, level):
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "lost.tfrecord").symlink_to(tmp_path / "nothing")
+
+    with pytest.raises(ConfigError, match=r"lost\.tfrecord cannot be opened .* leaves nothing over"):
+        run_through(level, str(tmp_path / "images"), data_dir=str(tmp_path / "data"), on_bad="skip")
+
+
 @pytest.mark.parametrize("level", RECORD_LEVELS)
 def test_a_shard_that_breaks_off_is_named_with_the_record(tmp_path, level):
     shard = make_records(tmp_path / "images", [encoded(seed) for seed in range(GOOD)])
@@ -149,10 +202,21 @@ def test_of_a_shard_that_breaks_off_the_rest_is_left_out_on_demand_and_the_next_
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_what_is_left_out_is_told_as_a_fact_and_as_an_event(tmp_path, level):
-    pipeline = build(input=level, images_dir=with_bad(tmp_path, level, b""), on_bad="skip", batch=2, image=16)
+    source = batches(level, images_dir=with_bad(tmp_path, level, b""), on_bad="skip", batch=2, image=16)
+    facts = source.facts()
 
-    assert (("skipped_files", 1.0, "files"),) == pipeline.run(1).events
-    assert 1 == pipeline.facts()["skipped_files"]
+    assert (("skipped_files", 1.0, "files"),) == source.events()
+    assert (GOOD, 1) == (facts["set_samples"], facts["skipped_files"])
+    assert facts["skipped_names"].startswith("record 12 of " if level in RECORD_LEVELS else "bad.jpg")
+
+
+def test_of_many_that_are_left_out_the_first_are_named_and_the_rest_is_counted(tmp_path):
+    folder = make_images(tmp_path / "images", GOOD)
+    for index in range(13):
+        (folder / f"bad-{index:02d}.jpg").write_bytes(b"")
+    names = batches("tfdata", images_dir=str(folder), on_bad="skip", batch=2, image=16).facts()["skipped_names"]
+
+    assert "; ".join([*(f"bad-{index:02d}.jpg" for index in range(10)), "and 3 more"]) == names
 
 
 def test_training_a_stand_in_and_an_epoch_tell_what_is_left_out(tmp_path):

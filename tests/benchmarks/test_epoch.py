@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ConfigError
+from harness.errors import ConfigError, Unsupported
+from harness.measure.worker import complaint
 
 pytestmark = pytest.mark.tensorflow
 
@@ -20,12 +21,13 @@ from benchmarks.input.page_cache import drop, read_all, resident_share  # noqa: 
 from .pictures import encoded, make_images, make_records  # noqa: E402
 
 SIZES = {"batch": 3, "image": 16}
+FILES = 10
 
 
 @pytest.fixture
 def folder(tmp_path):
     """Ten pictures, of which three batches of 3 are delivered."""
-    return make_images(tmp_path / "images", 10)
+    return make_images(tmp_path / "images", FILES)
 
 
 def values(**settings):
@@ -88,12 +90,52 @@ def test_a_cold_pass_drops_the_files_first(folder, monkeypatch):
     assert "cold" == epoch.facts()["page_cache"]
 
 
-def test_a_cache_that_is_not_cold_is_refused_with_its_share(folder, monkeypatch):
+def test_where_the_cache_cannot_be_emptied_there_is_no_pass_and_the_reason_is_told(folder, monkeypatch):
     held(monkeypatch, 0.4)
+    epoch = build(images_dir=str(folder), page_cache="cold", **SIZES)
 
     with pytest.raises(NotCold, match="40 % of the files' pages are still in the page cache") as caught:
+        epoch.outcome()
+    assert {"resident_share": 0.4, "allowed_share": module.COLD} == caught.value.numbers
+    assert FILES == len(list(epoch._batches)) * SIZES["batch"] + 1  # nothing of it was read
+
+
+def test_a_cold_pass_that_cannot_be_had_is_skipped_and_no_failure():
+    assert Unsupported.code == NotCold("it is not").code == complaint(NotCold("it is not"))["code"]
+
+
+def test_storage_that_does_not_tell_what_is_in_memory_gives_no_cold_pass_but_a_warm_one(folder, monkeypatch):
+    def refuse(_):
+        raise OSError(19, "No such device")
+
+    monkeypatch.setattr(module, "resident_share", refuse)
+    with pytest.raises(NotCold, match="this storage does not tell"):
         values(images_dir=str(folder), page_cache="cold")
-    assert ("not_cold", 0.4) == (caught.value.code, caught.value.numbers["resident_share"])
+    epoch = build(images_dir=str(folder), page_cache="warm", **SIZES)
+    told = next(value for value in epoch.outcome() if value.name == "resident_before")
+
+    assert (None, "this storage does not tell") == (told.value, told.reason)
+    assert "page_cache" not in epoch.facts()
+
+
+def test_a_cold_pass_over_copies_is_one_only_where_they_lie_on_the_storage_of_the_images(folder, tmp_path, monkeypatch):
+    held(monkeypatch, 0.0)
+    settings = {"images_dir": str(folder), "data_dir": str(tmp_path / "data"), "page_cache": "cold"}
+    monkeypatch.setattr(module, "_device", lambda place: 0)
+    here = values(input="tfrecord", **settings)
+    monkeypatch.setattr(module, "_device", lambda place: int(place == folder))
+
+    assert here["images_per_s"].value > 0
+    assert values(input="tfdata", **settings)["images_per_s"].value > 0
+    with pytest.raises(NotCold, match="copies on another storage .* a set of at most 10 samples"):
+        values(input="tfrecord", **settings)
+
+
+def test_a_bad_file_is_named_by_the_pass_and_not_by_the_page_cache(folder):
+    (folder / "lost.jpg").symlink_to(folder / "nothing")
+
+    with pytest.raises(ConfigError, match=r"lost\.jpg cannot be decoded"):
+        values(images_dir=str(folder))
 
 
 def test_files_that_memory_cannot_hold_are_not_called_warm(folder, monkeypatch):
@@ -116,17 +158,23 @@ def test_emptying_the_whole_machines_caches_is_done_on_demand_alone(folder, tmp_
     held(monkeypatch, 0.0)
     values(images_dir=str(folder), page_cache="cold")
     untouched = switch.read_text()
-    values(images_dir=str(folder), page_cache="cold", drop_caches=True)
+    epoch = build(images_dir=str(folder), page_cache="cold_machine", **SIZES)
+    epoch.outcome()
 
-    assert ("", "3\n") == (untouched, switch.read_text())
+    assert ("", "3\n", "cold_machine") == (untouched, switch.read_text(), epoch.facts()["page_cache"])
 
 
-def test_emptying_them_without_the_right_to_is_refused(folder, tmp_path, monkeypatch):
+def test_emptying_them_without_the_right_to_is_no_failure_but_cannot_be_had(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(page_cache, "DROP_CACHES", tmp_path)
     monkeypatch.setattr(page_cache.os, "sync", lambda: None)
 
-    with pytest.raises(ConfigError, match="drop_caches=true cannot write .* run as root"):
-        values(images_dir=str(folder), page_cache="cold", drop_caches=True)
+    with pytest.raises(Unsupported, match="caches of the whole machine cannot be emptied .* takes root"):
+        values(images_dir=str(folder), page_cache="cold_machine")
+
+
+def test_a_pass_has_no_session_to_be_fed(folder):
+    with pytest.raises(ConfigError, match="input=feed_dict is fed to a session"):
+        build(images_dir=str(folder), input="feed_dict", **SIZES)
 
 
 def test_a_page_cache_of_another_temperature_is_refused(folder):

@@ -14,8 +14,10 @@ pytestmark = pytest.mark.tensorflow
 
 tf = pytest.importorskip("tensorflow")
 
-from benchmarks.input import PIPELINES, batches, build, photographs_of, records, tfdata  # noqa: E402 - after the check for TensorFlow
+import benchmarks.input as module  # noqa: E402 - after the check for TensorFlow
+from benchmarks.input import PIPELINES, batches, build, photographs_of, records, tfdata  # noqa: E402
 from benchmarks.input.samples import ask  # noqa: E402
+from benchmarks.replay import build as build_replay  # noqa: E402
 from benchmarks.training import INPUTS  # noqa: E402
 
 from .builders import make_training  # noqa: E402
@@ -119,18 +121,6 @@ def test_without_decoding_a_pipeline_delivers_how_long_the_files_are(data_dir, l
     assert sorted(lengths) == sorted(delivered.tolist())
 
 
-@pytest.mark.parametrize("level", FILE_LEVELS)
-def test_the_first_so_many_samples_are_a_set_of_their_own(data_dir, level):
-    assert 6 == len(set(identities(level, epochs=1, **own(data_dir, batch=3, samples=6)).tolist()))
-
-
-@pytest.mark.parametrize("level", RECORD_LEVELS)
-def test_the_first_so_many_records_are_the_same_ones_in_every_epoch(data_dir, level):
-    numbers, times = np.unique(identities(level, epochs=2, **own(data_dir, batch=3, samples=6)), return_counts=True)
-
-    assert (6, {2}) == (len(numbers), set(times.tolist()))
-
-
 def test_the_cache_needs_no_file_in_the_second_epoch(tmp_path):
     folder = make_images(tmp_path / "images", 4)
     source = batches("tfdata_cache", images_dir=str(folder), epochs=2, batch=2, image=8)
@@ -172,9 +162,52 @@ def test_training_knows_every_pipeline():
 def test_a_pipeline_tells_what_it_really_is(data_dir):
     pipeline = build(input="tfdata_prefetch", prefetch=2, **own(data_dir))
     pipeline.run(1)
-    expected = {"input": "tfdata_prefetch", "batch": 5, "image": 32, "decode": True, "prefetch": 2, "pipeline_device": "cpu"}
+    expected = {"input": "tfdata_prefetch", "batch": 5, "image": 32, "decode": True, "prefetch": 2, "pipeline_device": "cpu", "page_cache": "warm"}
+    what_of = {"set_samples": FILES, "repeated": True, "drop_remainder": True}
 
-    assert {**expected, "cores": len(os.sched_getaffinity(0))} == pipeline.facts()
+    assert {**expected, **what_of, "cores": len(os.sched_getaffinity(0))} == pipeline.facts()
+
+
+def test_an_input_that_ends_says_that_it_is_not_repeated(data_dir):
+    assert batches("tfdata", epochs=1, **own(data_dir)).facts()["repeated"] is False
+
+
+def test_a_pipeline_by_itself_reads_all_its_files_before_it_is_timed(data_dir, monkeypatch):
+    read = []
+    monkeypatch.setattr(module, "read_all", read.extend)
+    build(input="tfdata", **own(data_dir))
+
+    assert sorted(photograph.path for photograph in photographs_of(own(data_dir))) == sorted(read)
+
+
+def test_files_that_memory_cannot_hold_are_told_by_the_share_that_it_holds(data_dir, monkeypatch):
+    monkeypatch.setattr(module, "resident_share", lambda _: 0.4)
+
+    assert "40 % resident" == build(input="tfdata", **own(data_dir)).facts()["page_cache"]
+
+
+def test_storage_that_tells_nothing_of_the_page_cache_is_told_as_such(data_dir, monkeypatch):
+    def refuse(_):
+        raise OSError(19, "No such device")
+
+    monkeypatch.setattr(module, "resident_share", refuse)
+    facts = build(input="tfdata", **own(data_dir)).facts()
+
+    assert "page_cache" not in facts
+    assert "this storage does not tell: No such device" == facts["page_cache_unknown"]
+
+
+@pytest.mark.parametrize(
+    "make", [build, build_replay, lambda **settings: make_training(execution="graph", **settings).run(1)], ids=["alone", "replay", "training"]
+)
+def test_a_cold_page_cache_is_refused_where_the_same_files_are_read_again_and_again(data_dir, make):
+    with pytest.raises(ConfigError, match="page_cache=cold is for a single pass"):
+        make(input="tfdata", page_cache="cold", **own(data_dir))
+
+
+def test_feed_dict_is_not_timed_without_its_session(data_dir):
+    with pytest.raises(ConfigError, match="input=feed_dict is timed in a session"):
+        build(input="feed_dict", **own(data_dir)).run(1)
 
 
 def test_a_prefetch_that_a_level_does_not_have_is_no_fact_of_it(data_dir):
@@ -201,14 +234,6 @@ def test_fewer_records_than_a_batch_are_refused_with_both_numbers(tmp_path, leve
         batches(level, batch=8, image=32, images_dir=str(tmp_path))
 
 
-@pytest.mark.parametrize("level", FILE_LEVELS)
-def test_a_folder_of_records_is_refused_by_what_reads_files_and_says_who_reads_them(tmp_path, level):
-    make_records(tmp_path, [encoded()])
-
-    with pytest.raises(ConfigError, match="holds TFRecord files .* input=tfrecord"):
-        batches(level, batch=1, image=32, images_dir=str(tmp_path))
-
-
 def test_records_of_other_names_are_found_too(tmp_path):
     make_records(tmp_path / "train", [encoded(seed) for seed in range(2)], "photos.tfrecord-00000-of-00002")
     make_records(tmp_path / "train", [encoded(seed) for seed in range(2, 4)], "photos.tfrecord-00001-of-00002")
@@ -225,6 +250,14 @@ def test_more_classes_than_the_net_knows_are_refused(data_dir):
 def test_a_record_of_a_class_that_the_net_does_not_know_is_named(data_dir, level):
     with pytest.raises(ConfigError, match=r"record \d+ of .*tfrecord \(flower/\d+\.jpg\) cannot be used \(.*not below 1"):
         list(batches(level, epochs=1, classes=1, **own(data_dir)))
+
+
+@pytest.mark.parametrize("level", RECORD_LEVELS)
+def test_a_record_whose_label_is_below_zero_is_named(tmp_path, level):
+    make_records(tmp_path, [encoded(seed) for seed in range(4)], label=-1)
+
+    with pytest.raises(ConfigError, match=r"record 1 of .*some\.tfrecord \(00\.jpg\) cannot be used \(a label is below 0"):
+        list(batches(level, epochs=1, classes=10, batch=2, image=8, images_dir=str(tmp_path)))
 
 
 @pytest.mark.parametrize(

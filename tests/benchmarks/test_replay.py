@@ -147,6 +147,11 @@ def test_synthetic_batches_lie_in_memory():
     assert {"step_ms": 0, "devices": 1, "input": "synthetic", "batch": 4, "image": 16} == replay.facts()
 
 
+def test_a_stand_in_has_no_session_to_be_fed():
+    with pytest.raises(ConfigError, match="input=feed_dict is fed to a session"):
+        build(input="feed_dict")
+
+
 @pytest.mark.parametrize("settings", [{"devices": 0}, {"step_ms": -1}])
 def test_a_stand_in_that_is_none_is_refused(settings):
     with pytest.raises(ConfigError, match="no stand-in"):
