@@ -63,7 +63,11 @@ class Workload:
         raise AttributeError("this workload has no outcome")
 
     def job(self, tell: Callable[[Event], None]) -> None:
-        """Driver `job`: do all of the steps that the settings ask for, telling each event as it happens. Raises where it cannot go on."""
+        """Driver `job`: do all of the steps that the settings ask for, telling each event as it happens. Raises where it cannot go on.
+
+        The instrument reads two events: `job`, the work and how many steps there were, and `timed_traces`, how often the step was traced anew in the
+        part that is timed, which must be never.
+        """
         raise AttributeError("this workload has no job")
 
     def proof(self) -> Dict[str, Any]:

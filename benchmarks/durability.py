@@ -8,11 +8,13 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 POLL_S = 0.005
 _TABLE_END = bytes.fromhex("57fb808b247547db")  # the last eight bytes of every complete index: the magic number of its table format
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_NOT_FOR_FOLDERS = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS)  # what some network file systems answer to an fsync of a folder
 _NAMED_LEFTOVERS = 4
 
 
@@ -28,7 +30,7 @@ class Watcher(threading.Thread):
     """Watches one save become durable: waits for its complete index, then has its files and their folder written through to the storage.
 
     `prefix` is the checkpoint's path without endings, `called_ns` when the save was called (`time.perf_counter_ns`), `deadline_s` how long after
-    that the index may take, `fsync` what writes a file descriptor through. Once `finished` is set, either `durable_ns` and `save_bytes` are known or
+    that the index may take, `fsync` what writes a file descriptor through. Once `finished` is set, either `durable_ns` and `written` are known or
     `error` says why not.
     """
 
@@ -36,7 +38,7 @@ class Watcher(threading.Thread):
         super().__init__(name=f"watcher of save {number}", daemon=True)
         self.prefix, self.number, self.called_ns, self.deadline_s = prefix, number, called_ns, deadline_s
         self.durable_ns: int | None = None
-        self.save_bytes: int | None = None
+        self.written: Written | None = None
         self.error: OSError | None = None
         self.finished = threading.Event()
         self._fsync = fsync
@@ -58,7 +60,7 @@ class Watcher(threading.Thread):
     def run(self) -> None:
         try:
             self._await_index()
-            self.save_bytes = write_through(self.prefix, self._fsync)
+            self.written = write_through(self.prefix, self._fsync)
             self.durable_ns = time.perf_counter_ns()
         except OSError as error:
             self.error = error
@@ -95,17 +97,40 @@ def data_files(prefix: str) -> list[Path]:
     return sorted(path.parent.glob(f"{glob.escape(path.name)}.data-*"))
 
 
-def write_through(prefix: str, fsync: Callable[[int], None] = os.fsync) -> int:
-    """Have the files of the checkpoint `prefix` and its folder written to the storage; returns the files' bytes together. Raises OSError."""
-    size = 0
-    for path in (*data_files(prefix), Path(f"{prefix}.index"), Path(prefix).parent):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            fsync(descriptor)
-            size += 0 if path.is_dir() else os.fstat(descriptor).st_size
-        finally:
-            os.close(descriptor)
-    return size
+def checkpoint_files(prefix: str) -> list[Path]:
+    """Return all files of the checkpoint `prefix`: its data, and the index, which is written last."""
+    return [*data_files(prefix), Path(f"{prefix}.index")]
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written through: the files' bytes together, and whether their folder could be, which keeps their names."""
+
+    files_bytes: int
+    folder: bool
+
+
+def write_through(prefix: str, fsync: Callable[[int], None] = os.fsync) -> Written:
+    """Have the files of the checkpoint `prefix` and its folder written to the storage. Raises OSError, but not for a file system that does not know
+    how to write a folder through."""
+    size = sum(_write_through(path, fsync) for path in checkpoint_files(prefix))
+    try:
+        _write_through(Path(prefix).parent, fsync)
+    except OSError as error:
+        if error.errno not in _NOT_FOR_FOLDERS:
+            raise
+        return Written(size, folder=False)
+    return Written(size, folder=True)
+
+
+def _write_through(path: Path, fsync: Callable[[int], None]) -> int:
+    """Have one file or folder written through; returns its bytes."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        fsync(descriptor)
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)
 
 
 def save_failed(folder: Path, number: int, needed_bytes: int, error: BaseException) -> CheckpointError:
@@ -113,7 +138,7 @@ def save_failed(folder: Path, number: int, needed_bytes: int, error: BaseExcepti
 
     It is a full disk where one of them says so or where less is free than the `needed_bytes` of one checkpoint.
     """
-    free = _free_bytes(folder)
+    free = free_bytes(folder)
     full = _says_full(error) or (free is not None and free < needed_bytes)
     what = "failed, its storage is full" if full else "did not become durable"
     advice = "give checkpoint.dir= a folder with more room" if full else "look after the storage, or give checkpoint.dir= another folder"
@@ -137,7 +162,8 @@ def leftovers(folder: Path) -> list[str]:
     return found
 
 
-def _free_bytes(folder: Path) -> int | None:
+def free_bytes(folder: Path) -> int | None:
+    """Return how many bytes this user may still write below `folder`, None where the system does not tell."""
     try:
         space = os.statvfs(folder)
     except OSError:

@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.checkpoint import scratch_folder, tracked
+from benchmarks.checkpoint import scratch_folder
 from benchmarks.contract import Event, Workload
-from benchmarks.training import Training, make
+from benchmarks.restoring import tracked
+from benchmarks.training import Training, make, refuse_saves
 from harness.errors import ConfigError
 
 _KEPT = 3  # checkpoints; a restart needs one
@@ -188,6 +189,7 @@ def build(**settings: Any) -> Restart:
 
     Raises ConfigError for an impossible size or a contradiction.
     """
+    refuse_saves(settings, "a restart saves in a way of its own, synchronously and where its lives share a folder")
     settings = {**_DEFAULTS, **{k: v for k, v in settings.items() if v is not None}}
     for name in ("steps", "interval_steps"):
         if int(settings[name]) < 1:

@@ -14,7 +14,7 @@ from typing import Any
 import tensorflow as tf
 
 from benchmarks.contract import Event, Workload
-from benchmarks.training import Training, make
+from benchmarks.training import Training, make, refuse_saves
 from harness.errors import ConfigError
 
 PART_S, LEAST_PARTS = 10.0, 6
@@ -46,6 +46,7 @@ class Soak(Workload):
     def job(self, tell: Callable[[Event], None]) -> None:
         """Train until the time is over and tell of parts, windows and the whole. Raises ConfigError where the steps are too long for the time."""
         step_s = self._step_s()
+        traces = self.training.traces()
         steps = max(1, round(min(PART_S, self.lasts_s / LEAST_PARTS) / step_s))
         until_ns = time.perf_counter_ns() + round(self.lasts_s * 1e9)
         while time.perf_counter_ns() < until_ns:
@@ -62,6 +63,7 @@ class Soak(Workload):
         tell(_event("window_first", first))
         tell(_event("window_last", last))
         tell(_event("job", self.parts))
+        tell(Event("timed_traces", self.training.traces() - traces, "traces", self.parts[0].t0_ns, self.parts[-1].t1_ns))
 
     def _step_s(self) -> float:
         """Trace, warm up, and return how long a step takes (s)."""
@@ -116,6 +118,7 @@ def ends(parts: Sequence[Part], window_s: float) -> tuple[list[Part], list[Part]
 def build(**settings: Any) -> Soak:
     """Build the job: what `benchmarks.training:build` takes, `lasts_s` (600), how long it goes on, and `window_s` (300), how long first and last are at
     most: no longer than a third of the whole. Raises ConfigError for times that are none, and as training does."""
+    refuse_saves(settings, "training that goes on for a time is not saved")
     given = {name: value for name, value in settings.items() if value is not None}
     lasts_s, window_s = float(given.get("lasts_s", 600)), float(given.get("window_s", 300))
     for name, value in (("lasts_s", lasts_s), ("window_s", window_s)):

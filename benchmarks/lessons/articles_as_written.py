@@ -6,15 +6,21 @@ Setting: `snippet`, one of
   final_softmax_dtype        a net under mixed_float16 that ends in Dense(softmax): is its output float32?
   probabilities_named_logits a softmax net trained with from_logits=True: is the loss its cross-entropy? Reads `precision` (fp32 |
                              mixed_float16): Keras 3 recognises the softmax behind the tensor and forgives, unless a cast stands between
-  shuffle_after_decode       shuffle(1000) behind the decoding map: does the buffer hold less than the files themselves?
+  shuffle_after_decode       shuffle(1000) behind the decoding map: does the buffer hold less than the files themselves? Reads the files that
+                             `benchmarks.input` names (`images_dir`, `data_dir`, `files`)
+  io_device                  a save with experimental_io_device="/job:localhost": is it written in the background? Repaired: enable_async, over the
+                             variables underneath, as Keras' own break the second such save. Saves to `scratch_dir` (else a temporary folder)
 Readings: `as_written` and `repaired`, 1 where the snippet does what its text says and 0 where it does not, and beside them the numbers that show
-it: `per_replica_*` (samples), `scale_*` (factor on the gradients), `bits_*`, `loss_*` and `loss_true`, `buffer_*` (bytes).
+it: `per_replica_*` (samples), `scale_*` (factor on the gradients), `bits_*`, `loss_*` and `loss_true`, `buffer_*` and `buffer_files` (bytes),
+`background_*` (saves of three that came back before their files were whole).
 """
 
 from __future__ import annotations
 
+import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import keras
@@ -22,10 +28,17 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.contract import Value
+from benchmarks.durability import is_complete
+from benchmarks.input import photographs_of
+from benchmarks.input.decoding import decode
+from benchmarks.input.samples import Asked, Photograph
+from benchmarks.input.tfdata import ARTICLE_BUFFER, AUTOTUNE, as_written, hand_out
 from benchmarks.lessons.lesson import Lesson, choice, digits, policy, small_convnet
 from harness.errors import ConfigError
 
 _REPLICAS, _LOCAL_BATCH = 2, 8
+_SIDE = 224
+_SAVES, _WIDTH = 3, 4096  # of a net of 100 MB: long enough to write that nobody looks too late
 
 
 def build(**settings: Any) -> Lesson:
@@ -129,16 +142,51 @@ def _probabilities_named_logits(settings: dict[str, Any]) -> list[Value]:
     return [*_holds(*right), *_pair("loss", written, repaired, "loss"), Value("loss_true", truth, "loss")]
 
 
-def _shuffle_after_decode(settings: dict[str, Any]) -> list[Value]:  # noqa: ARG001 - counting bytes needs no setting
-    buffer, side, file_bytes = 1000, 224, 80_000
-    names = tf.data.Dataset.from_tensor_slices([f"images/{index:08d}.jpg" for index in range(8)])
-    decoded = names.map(lambda name: tf.zeros((side, side, 3)) + tf.cast(tf.strings.length(name), tf.float32))
-    written, repaired = (buffer * _element_bytes(next(iter(data))) for data in (decoded, names))
-    return [*_holds(written < buffer * file_bytes, repaired < buffer * file_bytes), *_pair("buffer", written, repaired, "bytes")]
+def _shuffle_after_decode(settings: dict[str, Any]) -> list[Value]:
+    found = photographs_of({**settings, "verify": False})
+    names = tf.data.Dataset.from_tensor_slices([photograph.path for photograph in found])
+    decoded = names.map(lambda path: decode(tf.io.read_file(path), _SIDE), num_parallel_calls=AUTOTUNE)
+    written, repaired = (_taken_in(data, ARTICLE_BUFFER, found, _seed(settings)) for data in (decoded, names))
+    on_disk = sum(Path(photograph.path).stat().st_size for photograph in found[:ARTICLE_BUFFER])
+    return [*_holds(written <= on_disk, repaired <= on_disk), *_pair("buffer", written, repaired, "bytes"), Value("buffer_files", on_disk, "bytes")]
 
 
-def _element_bytes(element: Any) -> int:
-    return len(element.numpy()) if element.dtype == tf.string else int(tf.size(element)) * element.dtype.size
+def _taken_in(data: Any, buffer: int, found: Sequence[Photograph], seed: int) -> int:
+    """Return how many bytes a shuffle takes in before it gives out its first element, told by a function that notes what passes."""
+    passed: list[int] = []
+
+    def witness(element: Any) -> Any:
+        size = tf.strings.length(element) if element.dtype == tf.string else tf.size(element) * element.dtype.size
+        with tf.control_dependencies([tf.py_function(lambda number: passed.append(int(number)), [size], [])]):
+            return tf.identity(element)
+
+    # As written: a map that TensorFlow had made parallel would run ahead of the shuffle.
+    next(hand_out(as_written(data.map(witness).shuffle(buffer, seed=seed)), found, Asked(batch=1, image=_SIDE)))
+    return sum(passed)
+
+
+def _io_device(settings: dict[str, Any]) -> list[Value]:
+    keras.utils.set_random_seed(_seed(settings))
+    model = keras.Sequential([keras.Input((_WIDTH // 2,)), keras.layers.Dense(_WIDTH), keras.layers.Dense(_WIDTH)])
+    underneath = {f"v{index}": variable.value for index, variable in enumerate(model.variables)}
+    with tempfile.TemporaryDirectory(dir=settings.get("scratch_dir")) as folder:
+        options = tf.train.CheckpointOptions(experimental_io_device="/job:localhost")
+        written = _background_saves(tf.train.Checkpoint(model=model), Path(folder) / "as_written", options)
+        repaired = _background_saves(tf.train.Checkpoint(**underneath), Path(folder) / "repaired", tf.train.CheckpointOptions(enable_async=True))
+    return [*_holds(written == _SAVES, repaired == _SAVES), *_pair("background", written, repaired, "saves")]
+
+
+def _background_saves(checkpoint: Any, folder: Path, options: Any) -> int:
+    """Return how many of some saves came back before their files were whole, which they were once TensorFlow said that it is done."""
+    folder.mkdir()
+    manager = tf.train.CheckpointManager(checkpoint, str(folder), max_to_keep=1)
+    found = 0
+    for _ in range(_SAVES):
+        prefix = manager.save(options=options)
+        whole_at_once = is_complete(prefix)
+        checkpoint.sync()
+        found += not whole_at_once and is_complete(prefix)
+    return found
 
 
 _SNIPPETS: dict[str, Callable[[dict[str, Any]], list[Value]]] = {
@@ -147,4 +195,5 @@ _SNIPPETS: dict[str, Callable[[dict[str, Any]], list[Value]]] = {
     "final_softmax_dtype": _final_softmax_dtype,
     "probabilities_named_logits": _probabilities_named_logits,
     "shuffle_after_decode": _shuffle_after_decode,
+    "io_device": _io_device,
 }

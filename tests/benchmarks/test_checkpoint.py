@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import threading
+import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -21,19 +23,22 @@ tf = pytest.importorskip("tensorflow")
 import keras  # noqa: E402 - after the check for TensorFlow
 
 from benchmarks import durability, saving  # noqa: E402
-from benchmarks.checkpoint import CheckpointError, build, digest, tracked  # noqa: E402
+from benchmarks.checkpoint import CheckpointError, build  # noqa: E402
 from benchmarks.contract import Tally  # noqa: E402
+from benchmarks.restoring import Twin, digest, digests, tracked  # noqa: E402
 from benchmarks.saving import save_points  # noqa: E402
 from benchmarks.storage import slow_available  # noqa: E402
 
 from .builders import TINY, make_training  # noqa: E402
 
-SAVED = {"sync", "io_device", "async", "sharded"}
+STRETCHES = {"clear_step_s", "overlap_first_step_s", "overlap_step_s"}
+"""Events that between them hold every step of a job once."""
 
 
 def make_job(scratch, **settings):
-    """A job of 8 steps with 2 saves, of a tiny net; `settings` are laid over."""
-    return build(**{**TINY, "batch": 4, "steps": 8, "interval_steps": 4, "scratch_dir": str(scratch), **settings})
+    """A job of 8 steps with 2 saves, of a tiny net; `settings` are laid over, and an interval in seconds takes the place of the steps."""
+    steps = {} if "interval_s" in settings else {"steps": 8, "interval_steps": 4}
+    return build(**{**TINY, "batch": 4, **steps, "scratch_dir": str(scratch), **settings})
 
 
 def done(job):
@@ -72,13 +77,14 @@ def test_a_job_without_saves_times_its_steps_alone(tmp_path):
     events = done(make_job(tmp_path, checkpoint="none"))
 
     assert [1, 3, 7] == [event.step for event in events if event.name == "clear_step_s"]
-    assert {"clear_step_s", "verify_pause_s", "job", "job_rate", "end_to_end_s", "end_to_end_step_s"} == {event.name for event in events}
+    told = {"clear_step_s", "verify_pause_s", "job", "timed_traces", "job_rate", "end_to_end_s", "end_to_end_step_s"}
+    assert told == {event.name for event in events}
     assert [] == list(tmp_path.glob("**/*.index"))
 
 
 def test_stretches_begin_with_clear_steps_and_cover_every_step_once(tmp_path):
     events = done(make_job(tmp_path, checkpoint="sync"))
-    stretches = [event for event in events if event.name in {"clear_step_s", "overlap_step_s"}]
+    stretches = [event for event in events if event.name in STRETCHES]
     firsts = [event.step for event in stretches] + [9]
     clear = [(number, event) for number, event in enumerate(stretches) if event.name == "clear_step_s"]
 
@@ -105,7 +111,7 @@ def test_the_loops_time_is_its_span_without_the_pauses(tmp_path):
 def test_a_blocked_save_lies_between_stretches(tmp_path):
     events = done(make_job(tmp_path))
     held = [event for event in events if event.name in {"blocked_first_s", "blocked_s"}]
-    stretches = [event for event in events if event.name in {"clear_step_s", "overlap_step_s"}]
+    stretches = [event for event in events if event.name in STRETCHES]
 
     assert [1, 2] == [event.step for event in held]
     assert not any(one.t0_ns < other.t1_ns and other.t0_ns < one.t1_ns for one in held for other in stretches)
@@ -160,6 +166,45 @@ def test_statistics_momentum_and_loss_scale_are_saved_with_the_weights(optimizer
     assert sum(before[name] != after[name] for name in before) >= len(weights) + len(slots)
 
 
+def test_a_checkpoint_is_restored_into_a_fresh_training_from_another_start(tmp_path):
+    training = make_training(optimizer="keras", precision="mixed_float16", policy_float32=True)
+    twin = Twin(training.settings)
+    training.run(2)
+    saved = digests(tracked(training))
+    begun = digests(twin._state)
+    prefix = tf.train.Checkpoint(**tracked(training)).save(str(tmp_path / "ckpt"))
+    restored = twin.restore(prefix)
+
+    assert saved == restored == digests(twin._state)
+    assert sum(begun[name] != saved[name] for name in saved) >= len(training.net.model.weights)
+    assert not {id(variable) for variable in tracked(training).values()} & {id(variable) for variable in twin._state.values()}
+
+
+def test_no_value_passes_for_restored_that_the_checkpoint_does_not_have(tmp_path):
+    training = make_training()
+    state = tracked(training)
+    twin = Twin(training.settings)
+    prefix = tf.train.Checkpoint(**{name: variable for name, variable in state.items() if name != "v0000"}).save(str(tmp_path / "ckpt"))
+
+    with pytest.raises(AssertionError):
+        twin.restore(prefix)
+    assert all(np.isnan(twin._state["v0000"].numpy()).ravel())
+
+
+def test_what_was_restored_before_is_not_taken_for_what_is_restored_now(tmp_path):
+    training = make_training()
+    checkpoint = tf.train.Checkpoint(**tracked(training))
+    prefixes, saved = [], []
+    for _ in range(2):
+        training.run(1)
+        saved.append(digests(tracked(training)))
+        prefixes.append(checkpoint.save(str(tmp_path / "ckpt")))
+    twin = Twin(training.settings)
+
+    assert saved == [twin.restore(prefix) for prefix in prefixes]
+    assert saved[0] == twin.restore(prefixes[0])
+
+
 def tamper(job, change):
     """Let `change` at the folder of checkpoints after the loop and before it is verified."""
     verify = job.verify
@@ -187,15 +232,22 @@ def lose_the_index(folder):
     (folder / "ckpt-2.index").unlink()
 
 
-@pytest.mark.parametrize("change", [flip_a_byte, put_another_in_its_place, lose_the_index])
-def test_a_checkpoint_that_was_tampered_with_is_noticed(tmp_path, change):
+@pytest.mark.parametrize(
+    ("change", "said", "told"),
+    [
+        (put_another_in_its_place, "save 2 .* does not hold what was saved: .* variables differ, first v", {"save", "variables_different"}),
+        (flip_a_byte, r"save 2 .* cannot be restored \(\w+Error", {"save"}),
+        (lose_the_index, r"save 2 .* cannot be restored \(\w+Error", {"save"}),
+    ],
+)
+def test_a_checkpoint_that_was_tampered_with_is_noticed(tmp_path, change, said, told):
     job, events = make_job(tmp_path), []
     tamper(job, change)
-    with pytest.raises(CheckpointError, match="save 2 .* does not hold what was saved") as caught:
+    with pytest.raises(CheckpointError, match=said) as caught:
         job.job(events.append)
 
-    assert "checkpoint_differs" == caught.value.code
-    assert (2, True) == (caught.value.numbers["save"], caught.value.numbers["variables_different"] >= 1)
+    assert ("checkpoint_differs", told, 2) == (caught.value.code, set(caught.value.numbers), caught.value.numbers["save"])
+    assert caught.value.numbers.get("variables_different", 1) >= 1
     assert [1] == [event.step for event in events if event.name == "restored_equal"]
 
 
@@ -208,24 +260,51 @@ def test_a_digest_tells_type_shape_and_bits_apart():
 
 
 @pytest.fixture
-def tiny_disk(tmp_path):
-    """A file system of 2 MB: two checkpoints of the tiny net fit, a third one does not."""
+def tiny_disk(tmp_path, request):
+    """A file system of so many MB. A checkpoint of the tiny net takes less than one."""
     if os.geteuid() != 0:
         pytest.skip("mounting a tiny file system needs root")
     folder = tmp_path / "tiny"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)], capture_output=True, text=True, check=False)
+    options = f"size={request.param}m"
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], capture_output=True, text=True, check=False)
     if mounted.returncode:
         pytest.skip(f"this user may not mount a file system: {mounted.stderr.strip()}")
     yield folder
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+def fill(folder):
+    """Leave no room for a checkpoint in a file system, but for the few lines that TensorFlow writes beside it."""
+    (folder / "filler").write_bytes(bytes(durability.free_bytes(folder) - (1 << 17)))
+
+
+def after_saves(job, last):
+    """Let no step begin before the saves up to `last` are on the disk."""
+    run = job.training.run
+
+    def run_then(steps):
+        for thread in threading.enumerate():
+            if isinstance(thread, durability.Watcher) and thread.number <= last:
+                thread.join(60)
+        return run(steps)
+
+    job.training.run = run_then
+
+
+@pytest.mark.parametrize("tiny_disk", [8], indirect=True)
 @pytest.mark.parametrize("level", ["sync", "async"])
 def test_a_full_disk_is_told_with_its_numbers_and_leaves_the_steps_before_it(tiny_disk, level):
     job, events = make_job(tiny_disk, checkpoint=level, steps=16), []
+    after_saves(job, 2)
+
+    def tell(event):
+        events.append(event)
+        if event.name == "durable_s":  # of save 2
+            fill(tiny_disk)
+
     with pytest.raises(CheckpointError, match="its storage is full") as caught:
-        job.job(events.append)
+        job.job(tell)
     numbers = caught.value.numbers
 
     assert ("disk_full", 3, job.facts()["checkpoint_bytes"]) == (caught.value.code, numbers["save"], numbers["needed_bytes"])
@@ -235,6 +314,25 @@ def test_a_full_disk_is_told_with_its_numbers_and_leaves_the_steps_before_it(tin
     assert [] == values(events, "end_to_end_s")
     assert str(job.folder) in str(caught.value)
     assert "ckpt-3_temp" in str(caught.value)
+
+
+@pytest.mark.parametrize("tiny_disk", [2], indirect=True)
+def test_where_the_disk_holds_few_checkpoints_each_is_restored_and_deleted_before_the_next(tiny_disk):
+    job = make_job(tiny_disk, checkpoint="sync", steps=24)
+    after_saves(job, 6)
+    events = done(job)
+
+    assert [1, 2, 3, 4, 5, 6] == [event.step for event in events if event.name == "restored_equal"]
+    assert "until restored" == job.facts()["checkpoints_kept"]
+    assert ["ckpt-6"] == [path.stem for path in job.folder.glob("*.index")]
+
+
+def test_where_there_is_room_all_checkpoints_are_kept_until_the_job_is_over(tmp_path):
+    job = make_job(tmp_path)
+    done(job)
+
+    assert "all" == job.facts()["checkpoints_kept"]
+    assert {"ckpt-1", "ckpt-2"} == {path.stem for path in job.folder.glob("*.index")}
 
 
 def test_a_save_that_never_becomes_durable_is_told(tmp_path, monkeypatch):
@@ -336,6 +434,44 @@ def test_a_slow_folder_holds_a_save_for_about_as_long_as_its_rate_says(tmp_path)
     assert [1, 1] == values(events, "restored_equal")
 
 
+def sleeping(step_s):
+    """A step that takes its time whatever else a machine does, in place of a training's own."""
+
+    def run(steps):
+        time.sleep(step_s * steps)
+        return Tally(steps, 4.0 * steps, "samples")
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(slow_available() is not None, reason=f"no slow folder here: {slow_available()}")
+def test_saves_that_hold_a_job_for_a_fifth_of_their_interval_make_it_a_fifth_longer(tmp_path):
+    """What nfs-20pct is about, in small: saves of a second every five, to a directory that is really so slow."""
+    unsaved = make_job(make_folder(tmp_path / "none"), checkpoint="none", interval_s=5, saves=2)
+    in_a_second = unsaved.needed_bytes / 2**20
+    saved = make_job(make_folder(tmp_path / "sync"), storage="slow", storage_mib_s=in_a_second, interval_s=5, saves=2)
+    step_s, held = {}, []
+    for job in (unsaved, saved):
+        job.training.run = sleeping(0.05)
+        try:
+            events = done(job)
+        finally:
+            job.close()
+        (step_s[job.level],) = values(events, "end_to_end_step_s")
+        held += values(events, "blocked_first_s") + values(events, "blocked_s")
+    slowdown = step_s["sync"] / step_s["none"]
+
+    assert 2 == len(held)
+    assert pytest.approx(1 + sum(held) / 2 / 5, abs=0.03) == slowdown
+    assert 1.15 < slowdown < 1.25
+
+
+def make_folder(path):
+    path.mkdir()
+    return path
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -344,6 +480,8 @@ def test_a_slow_folder_holds_a_save_for_about_as_long_as_its_rate_says(tmp_path)
         ({"steps": 0}, "steps=0 is too few"),
         ({"interval_steps": 9}, "steps=8 ends before the first save of interval_steps=9"),
         ({"interval_s": 0}, "interval_s=0 is no interval"),
+        ({"interval_s": 5, "interval_steps": 4}, "interval_s=5 contradicts interval_steps=4: an interval is given in seconds or in steps"),
+        ({"interval_s": 5, "steps": 8, "interval_steps": 4}, "interval_s=5 contradicts steps=8 and interval_steps=4"),
         ({"input": "feed_dict"}, "input=feed_dict has no variables to save, asked was checkpoint=sync"),
         ({"scratch_dir": "nowhere"}, "scratch_dir=nowhere is no folder"),
         ({"scratch_dir": None}, "scratch_dir=None is no folder"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 from pathlib import Path
 
 import pytest
 
-from benchmarks.durability import Watcher, is_complete, leftovers, save_failed, write_through
+from benchmarks.durability import Watcher, Written, is_complete, leftovers, save_failed, write_through
 
 INDEX_END = bytes.fromhex("57fb808b247547db")
 
@@ -41,10 +42,31 @@ def test_every_file_and_the_folder_are_written_through(tmp_path):
     prefix = make_files(tmp_path, shards=3)
     make_files(tmp_path, "ckpt-10")
     seen = []
-    size = write_through(prefix, lambda descriptor: seen.append(Path(f"/proc/self/fd/{descriptor}").readlink().name))
+    written = write_through(prefix, lambda descriptor: seen.append(Path(f"/proc/self/fd/{descriptor}").readlink().name))
 
     assert [f"ckpt-1.data-0000{shard}-of-00003" for shard in range(3)] + ["ckpt-1.index", tmp_path.name] == seen
-    assert 3 * 100 + len(b"keys and offsets") + 8 == size
+    assert Written(3 * 100 + len(b"keys and offsets") + 8, folder=True) == written
+
+
+def refusing(code, *, folders):
+    """An fsync that refuses folders, or files, with an error code."""
+
+    def fsync(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode) == folders:
+            raise OSError(code, os.strerror(code))
+
+    return fsync
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.ENOTSUP, errno.ENOSYS])
+def test_a_folder_that_cannot_be_written_through_at_all_is_told_and_fails_no_save(tmp_path, code):
+    assert Written(124, folder=False) == write_through(make_files(tmp_path), refusing(code, folders=True))
+
+
+@pytest.mark.parametrize(("code", "folders"), [(errno.EIO, True), (errno.ENOSPC, True), (errno.EINVAL, False)])
+def test_any_other_refusal_is_an_error(tmp_path, code, folders):
+    with pytest.raises(OSError, match=os.strerror(code)):
+        write_through(make_files(tmp_path), refusing(code, folders=folders))
 
 
 def test_a_save_is_durable_once_its_index_is_whole_and_written_through(tmp_path):
@@ -53,7 +75,7 @@ def test_a_save_is_durable_once_its_index_is_whole_and_written_through(tmp_path)
     make_files(tmp_path)
 
     assert watcher.finished.wait(60)
-    assert (False, 124, None) == (early, watcher.save_bytes, watcher.error)
+    assert (False, Written(124, folder=True), None) == (early, watcher.written, watcher.error)
     assert watcher.durable_ns > watcher.called_ns
 
 

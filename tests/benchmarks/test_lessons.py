@@ -13,7 +13,10 @@ from harness.errors import ConfigError
 
 pytestmark = pytest.mark.tensorflow
 
-pytest.importorskip("tensorflow")
+tf = pytest.importorskip("tensorflow")
+
+from .conftest import FILES  # noqa: E402 - after the check for TensorFlow
+from .pictures import BAD, make_images  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 
@@ -44,11 +47,40 @@ def test_python_runs_once_a_trace(execution, times):
     assert 5 == read["distinct_tf_random"]
 
 
-@pytest.mark.parametrize("snippet", ["custom_loop_no_scaling", "final_softmax_dtype", "probabilities_named_logits", "shuffle_after_decode"])
+@pytest.mark.parametrize("snippet", ["custom_loop_no_scaling", "final_softmax_dtype", "probabilities_named_logits"])
 def test_a_snippet_fails_as_written_and_holds_repaired(snippet):
     read = readings("articles_as_written", snippet=snippet, precision="mixed_float16")
 
     assert (0, 1) == (read["as_written"], read["repaired"])
+
+
+def test_a_shuffle_behind_the_decoding_takes_in_many_times_the_bytes_of_the_files(data_dir):
+    read = readings("articles_as_written", snippet="shuffle_after_decode", data_dir=str(data_dir), files=FILES)
+    files = [path for path in (data_dir / f"photographs-{FILES}").rglob("*.jpg") if path.is_file()]
+
+    assert (0, 1) == (read["as_written"], read["repaired"])
+    assert (FILES * 224 * 224 * 3 * 4, sum(len(str(path)) for path in files)) == (read["buffer_as_written"], read["buffer_repaired"])
+    assert sum(path.stat().st_size for path in files) == read["buffer_files"]
+
+
+def test_a_shuffle_takes_in_its_buffer_and_no_more():
+    from benchmarks.lessons.articles_as_written import _taken_in
+
+    data = tf.data.Dataset.from_tensor_slices(["ab"] * 30)
+    assert [20, 60] == [_taken_in(data, buffer, [], 0) for buffer in (10, 1000)]
+
+
+def test_a_picture_that_cannot_be_shuffled_is_named(tmp_path):
+    (make_images(tmp_path / "set", 3) / "no.jpg").write_bytes(BAD["text"])
+    with pytest.raises(ConfigError, match=r"no\.jpg"):
+        readings("articles_as_written", snippet="shuffle_after_decode", images_dir=str(tmp_path / "set"))
+
+
+def test_a_save_to_an_io_device_comes_back_with_whole_files_and_an_asynchronous_one_before(tmp_path):
+    read = readings("articles_as_written", snippet="io_device", scratch_dir=str(tmp_path))
+
+    assert {"as_written": 0, "repaired": 1, "background_as_written": 0, "background_repaired": 3} == read
+    assert [] == list(tmp_path.iterdir())
 
 
 def test_keras_forgives_probabilities_named_logits_in_full_precision():

@@ -172,6 +172,8 @@ def test_losses_survive_the_diary_bit_for_bit(tmp_path):
         ({"steps": 0}, "steps=0 is too few"),
         ({"deterministic": False}, "set deterministic=true"),
         ({"input": "tfdata"}, "knows no input=tfdata"),
+        ({"checkpoint": "async"}, "checkpoint=async cannot be had here: a restart saves in a way of its own"),
+        ({"storage": "slow"}, "storage=slow cannot be had here"),
         ({"scratch_dir": None}, "scratch_dir=None is no folder"),
     ],
 )

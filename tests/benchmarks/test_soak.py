@@ -59,6 +59,11 @@ def test_the_whole_is_the_sum_of_its_parts(told):
     assert (len(parts), job.step) == (soak.facts()["parts"], soak.facts()["steps_done"])
 
 
+def test_a_soak_tells_that_nothing_was_traced_while_it_was_timed(told):
+    _, events = told
+    assert [0] == [event.value for event in named(events, "timed_traces")]
+
+
 def test_the_windows_are_parts_from_both_ends_and_no_longer_than_a_third(told):
     _, events = told
     parts, (first,), (last,) = named(events, "part"), named(events, "window_first"), named(events, "window_last")
@@ -107,6 +112,11 @@ def test_steps_that_are_too_long_for_the_time_are_refused():
     soak._step_s = lambda: 1.0
     with pytest.raises(ConfigError, match=r"lasts_s=0\.001 held [12] parts of 1 steps"):
         soak.job(lambda event: None)
+
+
+def test_saves_that_a_soak_does_not_make_are_refused():
+    with pytest.raises(ConfigError, match="checkpoint=sync cannot be had here: training that goes on for a time is not saved"):
+        make_soak(checkpoint="sync")
 
 
 @pytest.mark.parametrize("changes", [{"lasts_s": -1}, {"lasts_s": 0}, {"window_s": -5}])

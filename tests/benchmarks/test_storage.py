@@ -202,6 +202,16 @@ def test_a_closed_slow_folder_leaves_no_mount_and_no_process_but_what_was_writte
 
 
 @needs_fuse
+def test_the_process_of_a_slow_folder_is_in_the_session_of_who_made_it(tmp_path):
+    """By which its time counts as the worker's own, not as a stranger's."""
+    slow = SlowFolder(tmp_path, 100.0)
+    session = os.getsid(slow._process.pid)
+    slow.close()
+
+    assert os.getsid(0) == session
+
+
+@needs_fuse
 def test_a_slow_folder_in_use_is_cut_off(tmp_path):
     slow = SlowFolder(tmp_path, 100.0)
     handle = os.open(slow.path / "open", os.O_WRONLY | os.O_CREAT)

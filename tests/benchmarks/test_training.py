@@ -11,9 +11,11 @@ pytestmark = pytest.mark.tensorflow
 
 tf = pytest.importorskip("tensorflow")
 
-from harness.judge.equivalence import compare  # noqa: E402 - after the check for TensorFlow
+from benchmarks.training import build  # noqa: E402 - after the check for TensorFlow
+from harness.judge.equivalence import compare  # noqa: E402
 
 from .builders import (  # noqa: E402
+    TINY,
     EagerLearner,
     InferenceNorms,
     NoMomentum,
@@ -179,6 +181,13 @@ def test_loss_scaling_skips_a_step_whose_gradient_overflows_and_halves_the_scale
 def test_what_cannot_be_built_is_refused_with_the_setting(settings, said):
     with pytest.raises(ConfigError, match=said):
         make_training(**settings)
+
+
+@pytest.mark.parametrize("level", [{"checkpoint": "async"}, {"storage": "slow"}])
+def test_saves_that_a_step_by_itself_does_not_make_are_refused(level):
+    ((name, value),) = level.items()
+    with pytest.raises(ConfigError, match=f"{name}={value} cannot be had here: a training step by itself is not saved"):
+        build(**TINY, **level)
 
 
 @pytest.mark.parametrize("model", ["transformer_small", "lstm", "layernorm", "embedding"])

@@ -54,6 +54,14 @@ def test_a_job_that_does_not_say_how_many_steps_it_did_is_invalid(tmp_path: Path
     assert (State.INVALID, "no_work") == (outcome.state, outcome.reason.code)
 
 
+def test_a_job_that_was_traced_anew_while_it_was_timed_is_invalid_and_keeps_its_events(tmp_path: Path):
+    record = solo(make_job("a", steps=3, fault="retraces"), tmp_path)
+    outcome = record.outcome
+    assert (State.INVALID, "traced_in_job", "job", {"traces": 2}) == (outcome.state, outcome.reason.code, outcome.phase, outcome.reason.numbers)
+    assert outcome.reason.text.startswith("traced during the timed part of the job: 2 new traces")
+    assert ([1, 2, 3], [2]) == ([reading.n for reading in named(record, "step")], [reading.value for reading in named(record, "timed_traces")])
+
+
 def test_a_job_that_fails_keeps_its_events_and_its_own_code_and_numbers(tmp_path: Path):
     record = solo(make_job("a", fault="breaks"), tmp_path)
     reason = record.outcome.reason
