@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -63,6 +65,17 @@ def test_a_mistake_is_named_as_it_was_typed(arguments: list[str], message: str) 
     with pytest.raises(ConfigError, match="^" + re.escape(message)) as caught:
         read_settings(arguments)
     assert 1 == len(str(caught.value).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"), [("workload.batch=1.5", "'1.5' is not a whole number"), ("workload.step_ms=soon", "'soon' is not a number")]
+)
+def test_a_type_that_others_wrote_in_another_order_is_named_all_the_same(said: str, kind: str) -> None:
+    """Python keeps the first of equal unions for the whole process, so the order of a union's members is whoever's came first."""
+    others = "from typing import Optional, Union; Optional[Union[str, int]]; Optional[Union[float, int]]"
+    asked = f"from harness.config import read_settings\ntry:\n    read_settings(['+sweep=quick', '{said}'])\nexcept Exception as error:\n    print(error)"
+    done = subprocess.run([sys.executable, "-c", f"{others}\n{asked}"], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert f"{said}: {kind}\n" == done.stdout
 
 
 def test_a_text_with_a_comma_in_quotes_passes_through() -> None:

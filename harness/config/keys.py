@@ -177,13 +177,15 @@ def _explain(error: Exception, arguments: list[str], factors: dict[str, Factor])
         return f"{shown}: there is no {group} {value!r}; known: {', '.join(known)}"
     wanted = re.search(
         r"could not be converted to (\w+)|Value '.*?' of type '.*?' is not a valid (\w+)|is not a valid (bool)"
-        r"|incompatible with type hint '\S*Union\[(int(?:, float)?)|Invalid value '.*?', expected one of (\[.*?\])",
+        r"|incompatible with type hint '\S*Union\[([^]]*\bint\b[^]]*)|Invalid value '.*?', expected one of (\[.*?\])",
         text,
     )
     if wanted:
         kind = next(group for group in wanted.groups() if group)
-        words = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "bool": "true or false", "int": "a whole number"}
-        words["int, float"] = "a number"
+        words = {"Integer": "a whole number", "Float": "a number", "Boolean": "true or false", "bool": "true or false"}
+        if not kind.startswith("[") and "int" in kind.split(", "):
+            # The members of a union, in the order in which anybody in this process wrote it first: Python keeps one of equal types.
+            words[kind] = "a number" if "float" in kind else "a whole number"
         return f"{shown}: {value!r} is not {words.get(kind, 'one of ' + kind if kind.startswith('[') else kind)}"
     if "mismatched input" in text or "no viable alternative" in text or "token recognition" in text or "extraneous input" in text:
         return f"{shown}: cannot be read; put values with commas, spaces or brackets in quotes, as in 'only=[graph-speedup,retracing]' or 'machine.name=\"a,b\"'"
