@@ -247,6 +247,7 @@ class Contrast:
     standby: bool = False
     expected_round_s: float = 60.0
     priority: int = 0  # of contrasts at the same look, the lower goes first: 0 decides a claim, 1 is judged beside it, 2 informs
+    decides: int = 0  # how many claims' verdicts hang on it: with as much time, what decides more goes first
     place: int = 0  # where a sweep has an order (from 1): of contrasts with as many rounds, the lower goes first whatever it costs
     search: Search | None = None
 

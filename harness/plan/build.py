@@ -6,6 +6,7 @@ Knows specs, the machine and the device; touches neither clock nor disk. Two cas
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import replace
 from difflib import get_close_matches
 from fnmatch import fnmatch
@@ -56,9 +57,9 @@ def make_plan(claims: list[ClaimSpec], sweep: SweepSpec, bench: Bench, rungs: li
     planned = tuple(_plan_claim(spec, sweep, bench, rungs, request, draft) for spec in claims if _selected(spec, sweep, request))
     refuse_unreached(draft.reached, sweep, bench, request)
     ladders = _ladders(planned)
-    ranks, places = _priorities(planned), _places(planned, sweep, draft)
+    ranks, decided, places = _priorities(planned), _decided(planned), _places(planned, sweep, draft)
     ordered = tuple(replace(contrast, place=places[contrast.id]) for contrast in draft.contrasts.values())
-    claim_contrasts = tuple(replace(c, priority=ranks.get(c.id, INFORMS)) for c in ordered if c.purpose is Purpose.CLAIM)
+    claim_contrasts = tuple(replace(c, priority=ranks.get(c.id, INFORMS), decides=decided[c.id]) for c in ordered if c.purpose is Purpose.CLAIM)
     planned = with_arms(planned, claim_contrasts, draft.cells, bench)
     proof_contrasts = tuple(c for c in ordered if c.purpose is Purpose.PROOF)
     profiles, profile_cells = plan_profiles(claim_contrasts if request.profile else (), draft.cells, bench)
@@ -82,11 +83,21 @@ def _priorities(claims: tuple[Claim, ...]) -> dict[str, int]:
     ranks: dict[str, int] = {}
     for claim in claims:
         for case in claim.cases:
-            deciding = case.id == claim.deciding_case if claim.deciding_case else True
-            rank = INFORMS if case.role is not Role.JUDGED else 0 if deciding else 1
+            rank = INFORMS if case.role is not Role.JUDGED else 0 if _decides(claim, case) else 1
             for term in case.estimand.terms:
                 ranks[term.contrast] = min(rank, ranks.get(term.contrast, rank))
     return ranks
+
+
+def _decided(claims: tuple[Claim, ...]) -> Counter[str]:
+    """Count the claims whose verdicts hang on each contrast: one that many of them read is worth more of the time than its round alone tells."""
+    return Counter(
+        name for claim in claims for name in {term.contrast for case in claim.cases if _decides(claim, case) for term in case.estimand.terms}
+    )
+
+
+def _decides(claim: Claim, case: Case) -> bool:
+    return case.role is Role.JUDGED and claim.deciding_case in {None, case.id}
 
 
 def _places(claims: tuple[Claim, ...], sweep: SweepSpec, draft: Draft) -> dict[str, int]:

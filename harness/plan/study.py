@@ -24,6 +24,9 @@ MOST_LOST = 1 / 3
 MEMORY_SHARE = 0.8
 """Both peaks of a duet must fit into this share of the free memory, the host's and the card's, else its arms take turns as trials."""
 
+DEARNESS = (1, 2, 5)
+"""By a contrast's priority: how many times its length it counts for. People wait for verdicts, and a short reading may still come before a long one."""
+
 REPORT_RESERVE_S = 20.0
 """Seconds of a budget that are kept for judging and for the report."""
 
@@ -212,7 +215,7 @@ def _stage_now(contrast: Contrast, ledger: Ledger) -> Stage:
     done = ledger.completed[contrast.id]
     by_rounds = contrast.place > 0 and contrast.search is None  # what waits for a search would wait for one probe a turn
     turn = done if by_rounds else sum(done >= look for look in contrast.looks)
-    return 2, turn, contrast.place, contrast.expected_round_s * contrast.looks[0] * (1 + contrast.priority)
+    return 2, turn, contrast.place, contrast.expected_round_s * contrast.looks[0] * DEARNESS[contrast.priority] / max(1, contrast.decides)
 
 
 def is_due(contrast: Contrast, ledger: Ledger) -> bool:

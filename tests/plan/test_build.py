@@ -121,6 +121,12 @@ def test_contrasts_are_ranked_by_what_hangs_on_them() -> None:
     assert [0, 1, 2] == [contrast.priority for contrast in claim_contrasts(plan)]
 
 
+def test_a_contrast_counts_the_claims_whose_verdicts_hang_on_it_and_no_readings() -> None:
+    judged = [make_claim(id=name) for name in ("one", "two")]
+    reading = make_claim(id="three", cases=[make_case(role=Role.READING, band=None), make_case(id="other", sizes={"batch": 1})])
+    assert [2, 1] == [contrast.decides for contrast in claim_contrasts(plan_of(*judged, reading))]
+
+
 def test_a_slope_reads_one_contrast_for_each_size_with_least_squares_weights() -> None:
     plan = plan_of(make_claim(cases=[make_case(form="slope", over={"batch": [1, 2, 4]})]))
     weights = [term.weight for term in plan.claims[0].cases[0].estimand.terms]
@@ -222,7 +228,9 @@ def test_a_pipeline_alone_is_proven_by_what_it_delivers_and_by_nothing_else() ->
 
 
 def test_a_job_is_proven_as_the_workload_whose_step_it_takes() -> None:
-    assert ["resnet50 execution=eager"] == proofs_between({"execution": "eager"}, {"execution": "graph"}, workload="job", driver=Driver.JOB, prove=True)
+    assert ["resnet50 execution=eager"] == proofs_between(
+        {"execution": "eager"}, {"execution": "graph"}, workload="job", driver=Driver.JOB, prove=True
+    )
 
 
 # ---------------------------------------------------------------- ladders of whole jobs

@@ -159,7 +159,9 @@ def on_card(contrast: str = "other", *, name: str = "allocator_peak", arrangemen
         (on_card("duet"), 1000, Arrangement.TURNS_OF_BLOCKS),  # they have fitted before
     ],
 )
-def test_arms_that_do_not_fit_on_the_card_side_by_side_take_turns_as_trials(record: RoundRecord, free_bytes: int | None, expected: Arrangement) -> None:
+def test_arms_that_do_not_fit_on_the_card_side_by_side_take_turns_as_trials(
+    record: RoundRecord, free_bytes: int | None, expected: Arrangement
+) -> None:
     answer = ask(record, situation=Situation(free_gpu_bytes=free_bytes))
     assert isinstance(answer, Round)
     assert expected is answer.arrangement
@@ -212,6 +214,13 @@ def test_at_the_same_look_what_decides_most_for_its_time_goes_first() -> None:
     answer = next_of_all(plan, Ledger(), lambda _: False, Situation(), {})
     assert isinstance(answer, Round)
     assert "deciding" == answer.contrast
+
+
+def test_a_round_that_many_claims_read_is_worth_its_time() -> None:
+    plan = make_plan(make_contrast(id="one", expected_round_s=50.0, decides=1), make_contrast(id="four", expected_round_s=120.0, decides=4))
+    answer = next_of_all(plan, Ledger(), lambda _: False, Situation(), {})
+    assert isinstance(answer, Round)
+    assert "four" == answer.contrast
 
 
 def test_a_budget_leaves_out_what_no_longer_fits_and_says_so() -> None:
