@@ -16,6 +16,9 @@ FILES_SIDE_BY_SIDE = {
         "bad_data", "curves", "epoch", "feed_dict", "flops", "given", "input", "lessons", "libjpeg_turbo", "max_to_keep", "photographs", "profiling",
         "sketch", "training", "unreadable", "version_matrix",
     ),
+    "doctor": ("card_checks", "fatbin", "framework_checks", "host_checks", "smi", "table", "versions"),
+    "measure": ("environment", "machine", "nvml", "nvml_refusals", "room", "telemetry_flags", "telemetry_windows"),
+    "watch": ("exporter",),
 }  # fmt: skip
 """Folder -> the files in it, `test_` left out."""
 
