@@ -75,7 +75,7 @@ SETTINGS = {
     "by UUID": Setting(variables={"CUDA_VISIBLE_DEVICES": OTHER}, group="masked"),
     "by the UUID's first letters": Setting(variables={"CUDA_VISIBLE_DEVICES": OTHER[:12]}, group="masked"),
     "beside a card in MIG mode": Setting({**TWO, "MIG_0": 0}, group="masked"),
-    "lost": Setting({**TWO, "FALLS_OFF_0": "0;1@560"}, group="short"),
+    "lost": Setting({**TWO, "FALLS_OFF_0": "0;1@360"}, group="short"),
     "healthy": Setting(block_s=LONG_BLOCK_S, group="long"),
     "refusing": Setting({**TWO, **{f"{question}_0": 3 for question in REFUSED}}, block_s=LONG_BLOCK_S, group="long"),
     "troubled": Setting({**TWO, "THROTTLE_0": 0x60, "SM_CLOCK_0": "1980;900@20", "PROCESSES_0": "1:1048576"}, block_s=LONG_BLOCK_S, group="long"),
