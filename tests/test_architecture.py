@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import FILES_SIDE_BY_SIDE, SIDE_BY_SIDE
+
 ROOT = Path(__file__).resolve().parents[1]
 
 LEAVES = {"model", "errors"}
@@ -200,3 +202,10 @@ def test_nothing_is_left_for_later_in_the_code():
 
 def test_no_tracked_file_is_larger_than_three_megabytes():
     assert [] == [name(path) for path in tracked() if path.stat().st_size > 3_000_000]
+
+
+def test_every_file_whose_tests_run_side_by_side_is_there():
+    """One that was renamed would run alone again, and nobody would notice."""
+    files = [(folder, name) for folder, names in FILES_SIDE_BY_SIDE.items() for name in names]
+    assert [] == [f"{folder}/{name}" for folder, name in files if not (ROOT / "tests" / folder / f"test_{name}.py").is_file()]
+    assert [] == [folder for folder in SIDE_BY_SIDE if not (ROOT / "tests" / folder).is_dir()]

@@ -111,12 +111,17 @@ def group_seconds(leader: int, members: Iterable[int]) -> float | None:
 
 def waited_seconds(pid: int) -> float | None:
     """Return the CPU time of a process's children that have ended and were waited for, with theirs in turn (to a tick); None if it is gone."""
+    fields = stat_fields(pid)
+    return None if fields is None else (int(fields[16]) + int(fields[17])) / os.sysconf("SC_CLK_TCK")
+
+
+def stat_fields(pid: int) -> dict[int, str] | None:
+    """Return what the kernel tells of a process by the numbers of proc_pid_stat(5), from 3, its state, on; None if it is gone."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
     except OSError:
         return None
-    user, system = stat.rpartition(")")[2].split()[13:15]  # fields 16 and 17; the second, a name, may hold anything
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    return dict(enumerate(stat.rpartition(")")[2].split(), start=3))  # the second, a name, may hold anything
 
 
 def cpu_seconds(pid: int) -> float | None:

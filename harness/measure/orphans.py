@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.measure.load import stat_fields
 from harness.measure.machine import boot_id
 from harness.measure.process import start_ticks
 
@@ -73,10 +74,8 @@ def _same(pid: int, ticks: object) -> bool:
     """Whether `pid` is alive (not a zombie) and started at `ticks`."""
     if not isinstance(ticks, int) or start_ticks(pid) != ticks:
         return False
-    try:
-        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rpartition(")")[2].split()[0] not in ("Z", "X")
-    except OSError:
-        return False
+    fields = stat_fields(pid)
+    return fields is not None and fields[3] not in ("Z", "X")
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from harness.measure.cgroup import REMOVE_S, MemoryGroup, make_memory_group
 from harness.measure.channel import Channel, Listener, PipePair
 from harness.measure.environment import worker_environment
+from harness.measure.load import stat_fields
 from harness.measure.worker import TOKEN_VARIABLE
 from harness.model import Process, Reason, Scalar
 
@@ -148,11 +149,8 @@ def _pidfd(pid: int) -> int | None:
 
 def start_ticks(pid: int) -> int | None:
     """Return when a process started, in clock ticks since boot (field 22 of its stat): with the pid it names one process of this boot."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None
-    return int(stat.rpartition(")")[2].split()[19])
+    fields = stat_fields(pid)
+    return None if fields is None else int(fields[22])
 
 
 def end(children: Iterable[Child], grace_s: float = TERM_GRACE_S) -> None:
